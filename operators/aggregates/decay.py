@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from operators.aggregates import exact
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
-from operators.aggregates.exact import Floats
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import CountValid
 from operators.aggregates.strategy import DEDUCT, Strategy
@@ -28,8 +27,6 @@ from serializers.arrays import one_array
 
 _NOTHING = -(2**62)
 """The power of a sum of nothing, or of zeros: below all others."""
-_MOST_SHIFT = 1 << 12
-"""No double survives a shift by so many binary digits."""
 _NEAR = 900
 """Powers that differ by less than this have one scale in which none of their sums is lost."""
 
@@ -100,8 +97,7 @@ class DecayedSum(Operation):
 
 def _shifted(state: State, power: Ints) -> exact.Pair:
     """The pairs of states in units of these powers of two, which are not lower than their own."""
-    by = np.maximum(state[0] - power, -_MOST_SHIFT)
-    return np.ldexp(state[1], by), np.ldexp(state[2], by)
+    return exact.shift(state[1], state[0] - power), exact.shift(state[2], state[0] - power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +157,7 @@ def _to_end(half_life: int) -> Callable[[pa.Array | pa.ChunkedArray, Ints], pa.A
         array = one_array(sums)
         power, total = (array.field(name).to_numpy(zero_copy_only=False) for name in ("power", "sum"))
         periods, rest = np.divmod(end, half_life)
-        with np.errstate(all="ignore"):
-            scaled = _ldexp(total * np.exp2(-rest / half_life), power - periods)
+        scaled = exact.shift(total * np.exp2(-rest / half_life), power - periods)
         return pa.array(scaled + 0.0, mask=array.is_null().to_numpy(zero_copy_only=False))
 
     return at_end
@@ -173,10 +168,5 @@ def _means(states: Sequence[State]) -> pa.Array:
     (count_power, *count), (power, *total) = states
     weight = count[0] + count[1]
     with np.errstate(all="ignore"):
-        means = _ldexp((total[0] + total[1]) / weight, power - count_power)
+        means = exact.shift((total[0] + total[1]) / weight, power - count_power)
     return pa.array(means + 0.0, mask=weight == 0)
-
-
-def _ldexp(values: Floats, power: Ints) -> Floats:
-    """Values times powers of two of any size."""
-    return np.ldexp(values, np.clip(power, -_MOST_SHIFT, _MOST_SHIFT))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
-from operators.aggregates.operation import Operation, runs
+from operators.aggregates.operation import ReducedOperation, runs
 from operators.aggregates.operations import as_lists
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.arrow import ColumnData, state_code
@@ -27,7 +27,7 @@ from serializers.values import canonical
 
 
 @dataclass(frozen=True, slots=True)
-class Ends(Operation):
+class Ends(ReducedOperation):
     """The first or the last values in order of event time.
 
     A state is a list of event times in ticks and the list of values, both in ascending order.
@@ -59,10 +59,6 @@ class Ends(Operation):
         there = counted if self.nulls or data.valid is None else counted & data.valid
         values = [None if value is None else canonical(value) for value in _objects(data)]
         return as_lists(ColumnData(records.time, there)), as_lists(ColumnData(fill(values), there))
-
-    def combine(self, left: State, right: State) -> State:
-        both = tuple(np.stack(columns, axis=1).reshape(-1) for columns in zip(left, right, strict=True))
-        return self.reduce(both, np.arange(0, len(both[0]), 2))
 
     def reduce(self, state: State, starts: Ints) -> State:
         times, values = (column.tolist() for column in state)

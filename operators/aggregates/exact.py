@@ -27,6 +27,8 @@ _ROUNDED_BITS = 113
 2**-53 of n * 2**bits at most."""
 _MOST_LIMBS = 3
 _MOST_SHIFT = 1000
+_LONGEST_SHIFT = 1 << 12
+"""No double survives a shift by so many binary digits."""
 _UNIT = 2.0**112
 _LARGE = 2.0**910
 """The second part of a sum that exceeds doubles is above this; that of others is below, if the first is below `_SUMMABLE`."""
@@ -146,6 +148,12 @@ def times(a: Pair, factor: Floats) -> Pair:
     low = low + a[1] * factor
     total = high + low
     return total, low - (total - high)
+
+
+def shift(values: Floats, power: Ints) -> Floats:
+    """Return doubles times powers of two of 64 bits: 0 or infinity where none is near."""
+    with np.errstate(all="ignore"):
+        return np.ldexp(values, np.clip(power, -_LONGEST_SHIFT, _LONGEST_SHIFT))
 
 
 def _halves(x: Floats) -> Pair:

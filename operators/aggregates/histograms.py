@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, typed_values
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
 from operators.aggregates.distinct import DistinctNumbers, distinct
-from operators.aggregates.operation import Operation, runs
+from operators.aggregates.operation import ReducedOperation, runs
 from operators.aggregates.operations import as_lists
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.arrow import ColumnData
-from operators.columns.ranges import Ints, State
+from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill
@@ -27,7 +27,7 @@ Counts = tuple[Ints, Ints, Ints]
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram(Operation):
+class Histogram(ReducedOperation):
     """The distinct values as a sorted list, and how often each occurs; all NaN are equal, and -0.0 equals 0.0."""
 
     strategy: ClassVar[Strategy] = RANGES
@@ -48,10 +48,6 @@ class Histogram(Operation):
         data = self.read(records)
         ones = ColumnData(np.ones(len(data.values), np.int64), data.valid)
         return as_lists(data, canonical), as_lists(ones)
-
-    def combine(self, left: State, right: State) -> State:
-        both = tuple(np.stack(columns, axis=1).reshape(-1) for columns in zip(left, right, strict=True))
-        return self.reduce(both, np.arange(0, len(both[0]), 2))
 
     def reduce(self, state: State, starts: Ints) -> State:
         values, counts = (column.tolist() for column in state[:2])
@@ -135,11 +131,12 @@ class HistogramOf(Aggregate):
         def finish(states: Sequence[State]) -> pa.Array:
             counts, values = counts_of(states[0])
             rows, length = most_frequent(counts, len(states[0][2]), self.most)
-            window, number, count = (column[np.sort(rows)] for column in counts)
-            del window
-            offsets = np.concatenate([[0], np.cumsum(length)])
-            keys = typed_values(values, type_).take(pa.array(number))
-            return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, pa.array(count), type=out)
+            _, number, count = (column[np.sort(rows)] for column in counts)
+            items = pa.StructArray.from_arrays(
+                [typed_values(values, type_).take(pa.array(number)), pa.array(count)], ["key", "value"]
+            )
+            lists = list_array(self._name, items, np.arange(len(items)), length)
+            return pa.MapArray.from_arrays(lists.offsets, items.field(0), items.field(1), type=out)
 
         return Bound((Histogram(self.column, where=self.where),), out, finish, nullable=False)
 
@@ -202,8 +199,7 @@ class FrequentItems(Histogram):
         return values, counts, missed
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        before = np.concatenate([[0], np.cumsum(state[2])])
-        return *Histogram.combine_ranges(self, state[:2], lo, hi), before[hi] - before[lo]
+        return *Histogram.combine_ranges(self, state[:2], lo, hi), prefix_difference(state[2], lo, hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +240,7 @@ class ApproxTopK(Aggregate):
             window, number, count = (column[rows] for column in counts)
             items = typed_values(values, type_).take(pa.array(number))
             both = pa.StructArray.from_arrays([items, pa.array(count + missed[window])], fields=list(item))
-            offsets = np.concatenate([[0], np.cumsum(length)])
-            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), both, type=out)
+            return list_array(self._name, both, np.arange(len(both)), length).cast(out)
 
         operation = FrequentItems(self.column, self.size, where=self.where)
         return Bound((operation,), out, finish, nullable=False)

@@ -175,6 +175,19 @@ class UfuncOperation(Operation):
         return (type(self).ufunc.reduceat(state[0], starts),)
 
 
+class ReducedOperation(Operation):
+    """An operation that combines two states as it reduces a run of two rows."""
+
+    __slots__ = ()
+
+    def combine(self, left: State, right: State) -> State:
+        both = tuple(np.stack(columns, axis=1).reshape(-1) for columns in zip(left, right, strict=True))
+        return self.reduce(both, np.arange(0, len(both[0]), 2))
+
+    @abstractmethod
+    def reduce(self, state: State, starts: Ints) -> State: ...
+
+
 def runs(starts: Ints, rows: int) -> Iterator[tuple[int, int]]:
     """Return the bounds of each run of rows."""
     return zip(starts.tolist(), np.append(starts[1:], rows).tolist(), strict=False)

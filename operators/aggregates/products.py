@@ -16,9 +16,6 @@ from operators.aggregates.strategy import DOUBLING, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 
-_MOST_SHIFT = 1 << 12
-"""No double survives a shift by so many binary digits."""
-
 
 @dataclass(frozen=True, slots=True)
 class Multiply(Operation):
@@ -52,13 +49,6 @@ def scaled(high: Floats, low: Floats, exponent: Ints) -> State:
     return mantissa, np.ldexp(low, -more), exponent + more
 
 
-def unscaled(state: State) -> Floats:
-    """Return pairs times their powers of two as doubles."""
-    high, low, exponent = state
-    with np.errstate(all="ignore"):
-        return np.ldexp(high + low, np.clip(exponent, -_MOST_SHIFT, _MOST_SHIFT))
-
-
 class Product(Aggregate):
     """Product of a column; null without values."""
 
@@ -69,8 +59,8 @@ class Product(Aggregate):
             raise self._refuse(type_, "an integer or floating-point number")
 
         def finish(states: Sequence[State]) -> pa.Array:
-            (count,), product = states
-            return pa.array(unscaled(product) + 0.0, mask=count == 0)
+            (count,), (high, low, exponent) = states
+            return pa.array(exact.shift(high + low, exponent) + 0.0, mask=count == 0)
 
         valid = CountValid(self.column, where=self.where)
         return Bound((valid, Multiply(self.column, where=self.where)), pa.float64(), finish)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
 from operators.aggregates.kll import Floats, Sketches, union
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import ReducedOperation
 from operators.aggregates.percentiles import smallest
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
@@ -21,7 +21,7 @@ _SIZES = range(8, 65536)
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileSketch(Operation):
+class QuantileSketch(ReducedOperation):
     """Bytes of a KLL sketch: up to `size` values are kept, then a sample of them; empty where no record counts.
 
     Attributes:
@@ -42,10 +42,6 @@ class QuantileSketch(Operation):
             counted &= data.valid
         edges = np.append(0, np.cumsum(counted))[np.append(starts, len(values))]
         return self._stored(Sketches.of(values[counted], edges, self.size))
-
-    def combine(self, left: State, right: State) -> State:
-        stored = np.stack([left[0], right[0]], axis=1).reshape(-1)
-        return self.reduce((stored,), np.arange(0, len(stored), 2))
 
     def reduce(self, state: State, starts: Ints) -> State:
         sketches = Sketches.read(state[0].tolist())

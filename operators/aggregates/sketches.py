@@ -12,7 +12,7 @@ from operators.aggregates.distinct_sketches import Sketches, most_hashes
 from operators.aggregates.hashes import hashes_of
 from operators.aggregates.hyperloglog import shorten
 from operators.aggregates.once import different_in
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import ReducedOperation
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
@@ -23,7 +23,7 @@ _LOG_SIZES = range(7, 22)
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctSketch(Operation):
+class DistinctSketch(ReducedOperation):
     """The distinct hashes of values, of 32 bits each; 2**size registers of HyperLogLog if there are too many.
 
     A state is the bytes of a sketch of Apache DataSketches, see `Sketches`. No bytes are a state without values.
@@ -48,10 +48,6 @@ class DistinctSketch(Operation):
         run, values = (run, data.values) if data.valid is None else (run[data.valid], data.values[data.valid])
         hashes = shorten(hashes_of(values))
         return (fill(Sketches.of(run, hashes, len(starts), self.size).write(self.size)),)
-
-    def combine(self, left: State, right: State) -> State:
-        both = np.stack([left[0], right[0]], axis=1).reshape(-1)
-        return self.reduce((both,), np.arange(0, len(both), 2))
 
     def reduce(self, state: State, starts: Ints) -> State:
         run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(state[0])))
