@@ -1,9 +1,7 @@
 """What a sink does in its database, and what the database refuses, in words."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, TypeVar
 
 import psycopg
@@ -14,6 +12,7 @@ from psycopg.sql import Composed, Identifier
 from operators.errors import DefinitionError
 from operators.sinks import postgres_statements as to
 from operators.sinks.interface import Changes, SinkError, WrittenBatch
+from operators.sinks.page_connection import ConnectedFinder
 from operators.sinks.pages import FoundPage, Wanted
 from operators.sinks.postgres_rights import has_schema, missing_rights
 from operators.sinks.postgres_values import arrow_type
@@ -211,58 +210,29 @@ class Database:
         )
 
 
-class RowFinder:
-    """Finds rows over one connection, which is opened again in a forked process, and after an error.
+class RowFinder(ConnectedFinder):
+    """Finds rows by one statement.
 
     Args:
         database: has the table.
     """
 
+    errors = psycopg.Error, (psycopg.OperationalError,)
+
     def __init__(self, database: Database) -> None:
+        super().__init__()
         self._database = database
-        self._db: Db | None = None
-        self._process = 0
-        self._turn = Lock()
 
-    def find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
-        """Return all rows that are wanted. A connection that the server has closed meanwhile is opened again."""
-        with self._turn:
-            known = self._db is not None and self._process == os.getpid()
-            try:
-                return self._database.find(self._connected(), wanted)
-            except psycopg.OperationalError as error:
-                self._disconnect()
-                if not known:
-                    raise self._refusal(error) from error
-            except psycopg.Error as error:
-                self._disconnect()
-                raise self._refusal(error) from error
-            try:
-                return self._database.find(self._connected(), wanted)
-            except psycopg.Error as error:
-                self._disconnect()
-                raise self._refusal(error) from error
+    def connect(self) -> Db:
+        db = self._database.connect()
+        db.autocommit = True
+        return db
 
-    @staticmethod
-    def _refusal(error: psycopg.Error) -> SinkError:
+    def find_over(self, connection: Db, wanted: Sequence[Wanted]) -> list[FoundPage]:
+        return self._database.find(connection, wanted)
+
+    def refusal(self, error: Any) -> SinkError:
         return SinkError(f"PostgreSQL cannot read pages: {_message_of(error)}. Ask again")
-
-    def _connected(self) -> Db:
-        if self._db is None or self._process != os.getpid():
-            self._db = self._database.connect()
-            self._db.autocommit = True
-            self._process = os.getpid()
-        return self._db
-
-    def _disconnect(self) -> None:
-        db, self._db = self._db, None
-        if db is not None and self._process == os.getpid():
-            db.close()
-
-    def close(self) -> None:
-        """Release the connection."""
-        with self._turn:
-            self._disconnect()
 
 
 def _message_of(error: psycopg.Error) -> str:

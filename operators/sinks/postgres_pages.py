@@ -1,7 +1,6 @@
 """Tables of pages in PostgreSQL."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 
 from operators.sinks.pages import PageFinder, PageTable
@@ -18,13 +17,8 @@ class PostgresPages(PostgresSink, PageTable):
         conninfo, table, schema, create: as for `PostgresSink`.
     """
 
-    @contextmanager
-    def finder(self) -> Iterator[PageFinder]:
-        found = self._database().finder()
-        try:
-            yield found
-        finally:
-            found.close()
+    def finder(self) -> AbstractContextManager[PageFinder]:
+        return closing(self._database().finder())
 
     def remove(self, edition: int) -> None:
         self._database().remove(edition)

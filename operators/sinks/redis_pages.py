@@ -1,11 +1,9 @@
 """Tables of pages in Redis."""
 
-import os
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +11,7 @@ import pyarrow as pa
 from operators.errors import DefinitionError
 from operators.runtime.page_rows import KEY_COLUMNS
 from operators.sinks.interface import Changes, SinkError, WrittenBatch
+from operators.sinks.page_connection import ConnectedFinder
 from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
 
 if TYPE_CHECKING:
@@ -90,13 +89,8 @@ class RedisPages(PageTable):
         with self._client() as client:
             return self._noted(client.hget(self._batches, query))
 
-    @contextmanager
-    def finder(self) -> Iterator[PageFinder]:
-        found = _Finder(self)
-        try:
-            yield found
-        finally:
-            found.close()
+    def finder(self) -> AbstractContextManager[PageFinder]:
+        return closing(_Finder(self))
 
     def remove(self, edition: int) -> None:
         pattern = _escaped(f"{self.table}:{edition}:") + b"*"
@@ -158,45 +152,25 @@ class RedisPages(PageTable):
         return client
 
 
-class _Finder:
-    """Finds rows over one client, which is made again in a forked process, and after an error."""
+class _Finder(ConnectedFinder):
+    """Finds rows by one transaction."""
 
     def __init__(self, pages: RedisPages) -> None:
+        super().__init__()
         self._pages = pages
-        self._client: Redis | None = None
-        self._process = 0
-        self._turn = Lock()
 
-    def find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
-        """Return all rows that are wanted, by one transaction."""
-        with self._turn:
-            import redis
+    @property
+    def errors(self) -> tuple[type[Exception], tuple[type[Exception], ...]]:
+        import redis
 
-            known = self._client is not None and self._process == os.getpid()
-            try:
-                return self._find(wanted)
-            except redis.ConnectionError as error:
-                self._disconnect()
-                if not known:
-                    raise self._refusal(error) from error
-            except redis.RedisError as error:
-                self._disconnect()
-                raise self._refusal(error) from error
-            try:
-                return self._find(wanted)
-            except redis.RedisError as error:
-                self._disconnect()
-                raise self._refusal(error) from error
+        return redis.RedisError, (redis.ConnectionError,)
 
-    @staticmethod
-    def _refusal(error: Exception) -> SinkError:
-        return SinkError(f"Redis cannot read pages: {error}. Check the url, and that it runs; then ask again")
+    def connect(self) -> "Redis":
+        return self._pages.connect()
 
-    def _find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
-        if self._client is None or self._process != os.getpid():
-            self._client, self._process = self._pages.connect(), os.getpid()
+    def find_over(self, connection: "Redis", wanted: Sequence[Wanted]) -> list[FoundPage]:
         keys = {_key(self._pages.table, *one[:3]): None for one in wanted}
-        with self._client.pipeline(transaction=True) as together:
+        with connection.pipeline(transaction=True) as together:
             for key in keys:
                 together.hgetall(key)
             found = dict(zip(keys, together.execute(), strict=True))
@@ -208,15 +182,8 @@ class _Finder:
             if one.first <= segment <= one.last
         ]
 
-    def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        if client is not None and self._process == os.getpid():
-            client.close()
-
-    def close(self) -> None:
-        """Release the connection."""
-        with self._turn:
-            self._disconnect()
+    def refusal(self, error: Any) -> SinkError:
+        return SinkError(f"Redis cannot read pages: {error}. Check the url, and that it runs; then ask again")
 
 
 def _key(table: str, edition: int, bucket: int, key: bytes) -> bytes:
