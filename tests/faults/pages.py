@@ -4,12 +4,12 @@ python -m tests.faults.pages FOLDER BACKEND TABLE PLACE: the files of FOLDER/pla
 """
 
 import sys
-import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from operators import RollingAggregation, spark_session
 from operators.sinks import (
@@ -21,14 +21,10 @@ from operators.sinks import (
     SQLitePages,
     WrittenBatch,
 )
+from tests.faults.stops import run_to_the_end, stop_as_planned
 from tests.operators.spark.frames import operator, session_conf, stream
-from tests.patience import TOO_BUSY, TRIES
 
 TABLES = {"sqlite": SQLitePages, "postgres": PostgresPages, "redis": RedisPages}
-
-
-class StoppedError(Exception):
-    """What ends a query between the two commits."""
 
 
 def features() -> RollingAggregation:
@@ -59,14 +55,7 @@ class StoppingPages(PageTable):
         written = self.pages.write(changes)
         if not written:
             (self.folder / "repeated" / str(changes.batch)).touch()
-        plan = self.folder / "plan" / str(changes.batch)
-        if plan.exists():
-            how = plan.read_text()
-            plan.rename(self.folder / "stopped" / plan.name)
-            if how == "raise":
-                raise StoppedError(plan.name)
-            (self.folder / "waits").touch()
-            time.sleep(3_600)
+        stop_as_planned(self.folder, changes.batch)
         return written
 
     def last_batch(self, query: str) -> WrittenBatch | None:
@@ -81,20 +70,12 @@ class StoppingPages(PageTable):
 
 def run(spark: SparkSession, folder: Path, backend: str, pages: PageTable) -> None:
     """Run the query to the end of its input; start it again whenever it was stopped."""
-    busy = 0
-    while True:
+
+    def start() -> StreamingQuery:
         writer = features().publish(stream(spark, folder / "in"), "at", pages, backend=backend)
-        query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
-        try:
-            query.processAllAvailable()
-        except Exception as error:
-            busy += TOO_BUSY in str(error)
-            if StoppedError.__name__ not in str(error) and not (TOO_BUSY in str(error) and busy < TRIES):
-                raise
-        else:
-            return
-        finally:
-            query.stop()
+        return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+    run_to_the_end(start)
 
 
 def main(folder: Path, backend: str, kind: str, place: str) -> None:

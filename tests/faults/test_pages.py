@@ -1,7 +1,6 @@
 """Drivers that are killed between a table's commit of pages and Spark's: answers stay whole, and never go back."""
 
 import datetime as dt
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,9 @@ import pytest
 
 from tests.effort import soak
 from tests.faults.pages import features, table_of
-from tests.faults.processes import kill_all, start
+from tests.faults.stops import run_until_it_waits
 from tests.operators.sinks.redis_server import redis_server
 from tests.operators.spark.frames import BASE_US, write_source
-from tests.patience import files, wait_until
 
 _ROWS = 200
 _MORE = 1
@@ -49,8 +47,9 @@ def test_answers_outlive_stops_between_the_two_commits(
 def check(folder: Path, arguments: list[str], mark: str, kills: int, at: dt.datetime) -> None:
     """Run drivers until one comes to its end, and compare answers after each."""
     killed, batches = 0, []
+    command = [sys.executable, "-m", "tests.faults.pages", str(folder), *arguments]
     with features().reader(table_of(*arguments[1:])) as reader:
-        while run_until_it_waits(folder, arguments, mark):
+        while run_until_it_waits(folder, command, mark):
             killed += 1
             first, again = (reader.get_many([{"k": key} for key in KEYS], at) for _ in range(2))
             assert first.table == again.table
@@ -63,28 +62,6 @@ def check(folder: Path, arguments: list[str], mark: str, kills: int, at: dt.date
         path.name for path in (folder / "repeated").iterdir()
     }
     assert expected(folder / "in", at) == answers.table.to_pylist()
-
-
-def run_until_it_waits(folder: Path, arguments: list[str], mark: str) -> bool:
-    """Run a driver until it waits between the commits, and kill it with its JVM; False if it came to its end."""
-    waits, log = folder / "waits", folder / "log"
-    command = [sys.executable, "-m", "tests.faults.pages", str(folder), *arguments]
-    process = start(command, log, mark, {"SPARK_LOCAL_IP": "127.0.0.1"})
-    try:
-        wait_until(lambda: waits.exists() or ended(process), "the driver", files(folder))
-        if not waits.exists():
-            assert 0 == process.returncode, log.read_text(errors="replace")[-4_000:]
-            return False
-        waits.unlink()
-        return True
-    finally:
-        kill_all(process.pid)
-        process.wait()
-
-
-def ended(process: "subprocess.Popen[str]") -> bool:
-    """Whether the process has come to its end."""
-    return process.poll() is not None
 
 
 def expected(folder: Path, at: dt.datetime) -> list[dict[str, Any]]:

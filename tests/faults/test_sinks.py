@@ -1,7 +1,6 @@
 """Drivers that are killed between the sink's commit of a batch and Spark's: the table ends as that of an undisturbed query."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,11 +11,10 @@ import pytest
 from operators.columns.records import FAR_FUTURE
 from operators.sinks import read_table
 from operators.sinks.changes import changes_of
-from tests.faults.processes import kill_all, start
+from tests.faults.stops import run_until_it_waits
 from tests.operators.sinks.kafka_broker import committed
 from tests.operators.sinks.reading import from_json, read_postgres
 from tests.operators.spark.frames import operator, write_source
-from tests.patience import files, wait_until
 
 _ROWS = 200
 _MORE = 1
@@ -55,35 +53,14 @@ def stopped(folder: Path, place: str, seed: int, mark: str, kills: int) -> pa.Ta
         (folder / "plan" / str(batch)).write_text("wait" if batch % 2 else "raise")
     write_source(folder / "in", 2 * kills + _MORE, _ROWS, seed, disorder_ms=7_000)
     killed = 0
-    while run_until_it_waits(folder, place, mark):
+    command = [sys.executable, "-m", "tests.faults.upserts", str(folder), place]
+    while run_until_it_waits(folder, command, mark):
         killed += 1
     assert kills == killed
     assert {str(batch) for batch in range(2 * kills)} == {
         path.name for path in (folder / "repeated").iterdir()
     }
     return expected(folder / "in")
-
-
-def run_until_it_waits(folder: Path, conninfo: str, mark: str) -> bool:
-    """Run a driver until it waits between the commits, and kill it with its JVM; False if it came to its end."""
-    waits, log = folder / "waits", folder / "log"
-    command = [sys.executable, "-m", "tests.faults.upserts", str(folder), conninfo]
-    process = start(command, log, mark, {"SPARK_LOCAL_IP": "127.0.0.1"})
-    try:
-        wait_until(lambda: waits.exists() or ended(process), "the driver", files(folder))
-        if not waits.exists():
-            assert 0 == process.returncode, log.read_text(errors="replace")[-4_000:]
-            return False
-        waits.unlink()
-        return True
-    finally:
-        kill_all(process.pid)
-        process.wait()
-
-
-def ended(process: "subprocess.Popen[str]") -> bool:
-    """Whether a process has come to its end."""
-    return process.poll() is not None
 
 
 def expected(folder: Path) -> pa.Table:

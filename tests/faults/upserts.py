@@ -7,19 +7,15 @@ The files of FOLDER/plan name the batches, and how each is stopped, once.
 
 import json
 import sys
-import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from operators import spark_session
 from operators.sinks import KafkaSink, PostgresSink, Sink, upsert_to
+from tests.faults.stops import run_to_the_end, stop_as_planned
 from tests.operators.spark.frames import operator, session_conf, stream
-from tests.patience import TOO_BUSY, TRIES
-
-
-class StoppedError(Exception):
-    """What ends a query between the two commits."""
 
 
 def sink_of(place: str) -> Sink:
@@ -43,35 +39,18 @@ class Writer:
         if last is not None and last.number == batch:
             (self._folder / "repeated" / str(batch)).touch()
         self._upsert(rows, batch)
-        plan = self._folder / "plan" / str(batch)
-        if plan.exists():
-            self._stop(plan.rename(self._folder / "stopped" / plan.name))
-
-    @staticmethod
-    def _stop(plan: Path) -> None:
-        if plan.read_text() == "raise":
-            raise StoppedError(plan.name)
-        (plan.parents[1] / "waits").touch()
-        time.sleep(3_600)
+        stop_as_planned(self._folder, batch)
 
 
 def run(spark: SparkSession, folder: Path, write: Writer) -> None:
     """Run the query to the end of its input; start it again whenever it was stopped."""
-    busy = 0
-    while True:
+
+    def start() -> StreamingQuery:
         windows = operator("on_update", "session").apply(stream(spark, folder / "in"), event_time="at")
         checkpoint = str(folder / "checkpoint")
-        query = windows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
-        try:
-            query.processAllAvailable()
-        except Exception as error:
-            busy += TOO_BUSY in str(error)
-            if StoppedError.__name__ not in str(error) and not (TOO_BUSY in str(error) and busy < TRIES):
-                raise
-        else:
-            return
-        finally:
-            query.stop()
+        return windows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
+
+    run_to_the_end(start)
 
 
 def main(folder: Path, conninfo: str) -> None:
