@@ -44,7 +44,7 @@ def cut_rows(sizes: Ints, most_bytes: int, most_rows: int | None = None) -> list
 
     Args:
         sizes: shape (n,), int64: bytes of each row.
-        most_bytes, most_rows: of a range.
+        most_bytes, most_rows: the greatest size of a range, in bytes and in rows.
     """
     ends = np.cumsum(sizes)
     ranges, first = [], 0
@@ -88,7 +88,7 @@ def take_rows(table: pa.Table, rows: Ints, *, repeats: bool = False) -> pa.Table
     """Return the rows at these positions, in several chunks where they are too large for one.
 
     Args:
-        table: of any size.
+        table: a table of any size.
         rows: shape (n,), int64.
         repeats: whether a position may occur several times.
 

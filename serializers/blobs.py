@@ -31,7 +31,7 @@ class BlobFormat:
 
     Attributes:
         magic: the four bytes that name it.
-        version: of the format.
+        version: the version of the format.
     """
 
     magic: bytes

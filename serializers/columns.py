@@ -22,7 +22,7 @@ def from_arrow(array: pa.ChunkedArray, code: str) -> Column:
 
     Args:
         array: the values.
-        code: of the column in its `PageLayout`.
+        code: the code of the column in its `PageLayout`.
 
     Raises:
         CorruptDataError: an object cannot be read.

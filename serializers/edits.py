@@ -39,7 +39,7 @@ class PageEdits:
     """The edits of some pages of one segment.
 
     Attributes:
-        codes: of the pages' layout.
+        codes: the codes of the pages' layout.
         keys: n keys, one for each page.
         rows: shape (n,), int64: rows of each new page.
         gone, added: shape (n,), int64: how many rows of each old page are gone, and how many of the new one are added.
@@ -126,7 +126,7 @@ def pages_to_log(
     A page that is new, or not larger than an edit can be, is logged as it is. O(rows), 0.1 us each.
 
     Args:
-        layout: of all pages.
+        layout: the layout of all pages.
         new: pages by key.
         old: the page of each key before, None where there was none.
     """
@@ -149,7 +149,7 @@ def edits_between(
     row is edited that has changed, that has come or that is gone, and no other.
 
     Args:
-        layout: of all pages.
+        layout: the layout of all pages.
         keys, old, new: n keys with their pages; an empty one where there was none.
     """
     return [_edits(layout, keys, old, new, _ColumnRows if layout.has_objects else _TableRows)]

@@ -37,7 +37,7 @@ def read_columns(keys: Sequence[bytes], types: Sequence[pa.DataType], version: i
 
     Args:
         keys: encoded keys.
-        types: of the columns.
+        types: the types of the columns.
         version: the first byte of each key.
 
     Cost: O(bytes) array work, 0.1 to 0.3 us for each key.

@@ -53,7 +53,7 @@ def _hidden(package: str, module: str) -> str | None:
     As in `operators`: neither can import this from the other before it is known which one that is.
 
     Args:
-        package: of this library.
+        package: a package of this library.
         module: one in it, by which a copy of it in another folder is known.
     """
     loaded = sys.modules.get(package)

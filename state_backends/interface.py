@@ -17,7 +17,7 @@ class LoggedPages:
 
     Attributes:
         whole: pages by segment and key.
-        edits: of the other pages, by segment.
+        edits: the edits of the other pages, by segment.
     """
 
     whole: dict[int, dict[bytes, bytes]]

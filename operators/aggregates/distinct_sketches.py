@@ -46,7 +46,7 @@ class Sketches:
     """Sketches in flat arrays.
 
     Attributes:
-        hashes: of the sketches without registers, one sketch after another.
+        hashes: the hashes of the sketches without registers, one sketch after another.
         edges: shape (sketches + 1,): where the hashes of each begin, and where the last end.
         dense: shape (d,): the sketches with registers, ascending.
         registers: shape (d, 2**log_size).

@@ -19,7 +19,7 @@ def empty_state(operation: Operation, types: Mapping[str, pa.DataType]) -> State
 
     Args:
         operation: whose state.
-        types: of the input columns.
+        types: the types of the input columns.
     """
     nulls = {name: pa.nulls(1, types[name]) for name in operation.inputs}
     values = {name: column_data(pa.chunked_array([array])) for name, array in nulls.items()}

@@ -224,8 +224,8 @@ def variances(
     """Return variances or standard deviations, and a mask of the states that have too few records for one.
 
     Args:
-        state: of `operation`.
-        operation: of the column.
+        state: a state of `operation`.
+        operation: the operation of the column.
         freedom: 1 for a sample, 0 for the population.
         root: whether to take the square root.
     """

@@ -36,7 +36,7 @@ def weight_of_pairs(pairs: Iterable[Pairs], size: int, begin: Ints, end: Ints) -
 
     Args:
         pairs: as their type says; within one element, a position is the earlier one at most once, and so the later one.
-        size: of the sequence.
+        size: the size of the sequence.
         begin, end: shape (m,): ranges [begin, end), none empty.
 
     Cost: O(size + pairs + m) array work for each run of ranges whose ends ascend.

@@ -65,7 +65,7 @@ class ApproxQuantiles(Aggregate):
 
     Attributes:
         probabilities: the ranks, from 0 for the smallest value to 1 for the largest.
-        size: of the sketch.
+        size: the size of the sketch.
     """
 
     probabilities: tuple[float, ...] = field(kw_only=True)

@@ -21,7 +21,7 @@ def first(
     values. So the order of arrival does not matter. State 16 bytes and the value.
 
     Args:
-        column: of any atomic type; -0.0 becomes 0.0.
+        column: a column of any atomic type; -0.0 becomes 0.0.
         ignore_nulls: whether to skip records whose value is null.
         where: boolean: records where it is not true do not count.
     """
@@ -52,7 +52,7 @@ def first_n(
     them. State up to n values, and their times.
 
     Args:
-        column: of any atomic type; -0.0 becomes 0.0.
+        column: a column of any atomic type; -0.0 becomes 0.0.
         n: 1 or more.
         ignore_nulls: whether to skip records whose value is null.
         distinct: whether to list each value once, where it occurs first.
@@ -110,7 +110,7 @@ def top_n(
     first. Equal values are repeated. State up to n values, and their `by`.
 
     Args:
-        column: of any atomic type.
+        column: a column of any atomic type.
         n: 1 or more.
         by: a column of any atomic type; by default the values themselves.
         where: boolean: records where it is not true do not count.

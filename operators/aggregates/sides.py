@@ -114,8 +114,8 @@ def check_types(names: Sequence[str], types: Sequence[Mapping[str, Any]], times:
     """Refuse frames whose shared columns differ in type.
 
     Args:
-        names: of the frames.
-        types: of their columns in the union.
+        names: the names of the frames.
+        types: the types of their columns in the union.
         times: the event-time column of each frame.
 
     Raises:

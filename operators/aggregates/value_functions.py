@@ -40,7 +40,7 @@ def listagg(
     """All texts, or bytes, except nulls as one, by event time, then by value: of the column's type, null without values.
 
     Args:
-        column: of texts or of bytes.
+        column: a column of texts or of bytes.
         delimiter: what stands between two of them.
         where: boolean: records where it is not true do not count.
     """
@@ -62,7 +62,7 @@ def histogram(column: "str | Column", most: int = 1000, *, where: "str | Column 
     value and its count, whatever `most` is.
 
     Args:
-        column: of any atomic type.
+        column: a column of any atomic type.
         most: the largest number of entries, 1 or more.
         where: boolean: records where it is not true do not count.
 
@@ -91,7 +91,7 @@ def approx_top_k(
     than that is found. State up to `max_items_tracked` values and their counts. Nulls do not count.
 
     Args:
-        column: of any atomic type.
+        column: a column of any atomic type.
         k: 1 or more.
         max_items_tracked: from k to 1,000,000.
         where: boolean: records where it is not true do not count.
@@ -113,7 +113,7 @@ def percentile(
     value; `approx_quantiles` has a state of bounded size.
 
     Args:
-        column: of numbers.
+        column: a column of numbers.
         percentage: rank from 0, the smallest value, to 1, the largest; or a list of ranks.
         where: boolean: records where it is not true do not count.
 
@@ -147,7 +147,7 @@ def approx_count_distinct(
     always exact. State a HyperLogLog sketch: 4 bytes per value, up to (1.04 / rsd)**2 bytes rounded up to a power of two.
 
     Args:
-        column: of any atomic type.
+        column: a column of any atomic type.
         rsd: maximum relative standard deviation, 0.00072 to 0.5: two thirds of all estimates have a smaller error.
         where: boolean: records where it is not true do not count.
 
@@ -172,7 +172,7 @@ def approx_quantiles(
     to about 25 * k bytes.
 
     Args:
-        column: of numbers other than decimals.
+        column: a column of numbers other than decimals.
         probabilities: ranks from 0, the smallest value, to 1, the largest; between two values, the result is the lower one.
         k: size of the sketch, 8 to 65535.
         where: boolean: records where it is not true do not count.

@@ -166,8 +166,8 @@ def check_event_time(type_: pa.DataType, name: str, frame: str = "") -> None:
     """Refuse an event-time column whose type is not a time.
 
     Args:
-        type_: of the column.
-        name: of the column.
+        type_: the type of the column.
+        name: the name of the column.
         frame: that it is of, where there are several.
 
     Raises:

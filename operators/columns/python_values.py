@@ -75,8 +75,8 @@ def unreadable(values: Iterable[Any], names: Iterable[str] = ()) -> str | None:
     """Return why one of these values cannot be given to a function; None if all can.
 
     Args:
-        values: of a record, or of a column.
-        names: of the columns, for each value of a record.
+        values: the values of a record, or of a column.
+        names: the names of the columns, for each value of a record.
     """
     for name, value in zip_longest(names, values):
         if isinstance(value, Unreadable):

@@ -272,7 +272,7 @@ def most_ticks(type_: pa.DataType, tick_us: int, reach: int = 0) -> int:
     It is 2**60, or less if the bounds of windows, which have the unit of the event time, would overflow 64 bits.
 
     Args:
-        type_: of the event time.
+        type_: the type of the event time.
         tick_us: length of a tick in microseconds.
         reach: ticks from an event time to the bounds of its windows at most.
     """

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit code: 0, 1 for an error, 130 after Ctrl-C.
 
     Args:
-        arguments: of the command; by default those of the process.
+        arguments: the command's arguments; by default those of the process.
 
     Raises:
         SystemExit: the arguments are not valid (code 2), or help was printed (code 0).

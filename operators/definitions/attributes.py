@@ -78,7 +78,7 @@ def unknown_attribute(windows: object, name: str, of_operators: Collection[str])
 
     Args:
         windows: the window definition, or the operator.
-        name: of the attribute.
+        name: the name of the attribute.
         of_operators: names of the methods of the operator that windows become.
     """
     kind = type(windows).__name__

@@ -33,7 +33,7 @@ def with_labels(
 
     Args:
         aggregates: over the records by themselves.
-        columns: of the labels.
+        columns: the columns of the labels.
         label_time: the one with their times, which may be another.
 
     Raises:

@@ -98,9 +98,9 @@ class RunnableOperator(OfSomeKinds, ABC):
                 "memory".
             options: options by name, such as {"state.buckets": 8}; they override Spark's conf.
             name: prefix of the metrics that a stream reports; operators of one query need different names.
-            close_time: of a bounded frame, the time by which rows have to be final to be emitted; by default all are. With
+            close_time: for a bounded frame, the time by which rows have to be final to be emitted; by default all are. With
                 `savepoint`, a stream emits the others.
-            idle: of a stream, how long it has to be without records for the clock to close windows: those that ended this long
+            idle: for a stream, how long it has to be without records for the clock to close windows: those that ended this long
                 ago, and no less than `grace`, are emitted, so that the last ones come out; records for them are late then. By
                 default only records close windows. A bounded frame has none.
             schema: the columns of the frame and their types, for a query function of a declarative pipeline, where Spark
@@ -229,7 +229,7 @@ class RunnableOperator(OfSomeKinds, ABC):
 
         Args:
             event_time, directory, late: as for `local_runner`.
-            config: of the state.
+            config: the configuration of the state.
             sides: the frames, or none for the rows of one.
         """
         from operators.runtime.local import LocalRunner
@@ -266,7 +266,7 @@ class RunnableOperator(OfSomeKinds, ABC):
             frame: a DataFrame of Spark, or a pyarrow Table or Schema, which needs no session.
             event_time: column or expression of type timestamp or timestamp_ntz; without Spark a name, also of int64 ticks.
             backend, options: as for `apply`.
-            checkpoint: of a query with this operator, which may run: says since when results that were added count all records.
+            checkpoint: a query with this operator, which may run: says since when results that were added count all records.
 
         Raises:
             DefinitionError: as `apply`; or the frame is of another type.

@@ -78,7 +78,7 @@ class RollingRows:
         rows: n rows, in the columns of the input.
         window: shape (n,), int64: each row's windows, which it shares with the rows of its key and time.
         end: shape (windows,), int64: the time of the rows of each window, in ticks.
-        schema: of the panes.
+        schema: the schema of the panes.
         panes: the panes that the windows contain, and a last one of no records if a window contains none.
         ranges: for each lookback the first pane of each window, and the one after its last; none is empty.
         retract: always False: rows are final.
@@ -139,7 +139,7 @@ def windows_of(
         panes: sorted by key and time, in the columns of `schema`.
         life: a pane for each key, older than all others, under the time of its last record; None if there are none.
         empty: a pane of no records.
-        schema: of the panes.
+        schema: the schema of the panes.
         kind: which windows each row has.
 
     Cost: a binary search for each end of each distinct window.

@@ -95,7 +95,7 @@ class WaitingSchema(RollingPaneSchema):
 
         Args:
             waiting: entries of waiting rows.
-            codec: of the rows.
+            codec: the codec of the rows.
             times: their event-time column, and the length of a tick in microseconds.
             since, before: ticks.
         """

@@ -325,7 +325,7 @@ class SessionEngine:
         Args:
             touched: what the step touched.
             loaded: all stored entries, and those of sessions that were final before the batch.
-            sessions: of the other entries and of the batch.
+            sessions: the sessions of the other entries and of the batch.
             close_time: the close time after the batch.
         """
         stored, final = loaded

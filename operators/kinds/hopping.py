@@ -111,7 +111,7 @@ class Hops(WindowKind):
 
         Args:
             key, time: shape (n,), int64: key and start of each slice, sorted.
-            length: of a slice in ticks; no window contains only a part of one.
+            length: the length of a slice in ticks; no window contains only a part of one.
             since: a close time; windows that it closes are left out.
             before: a close time; windows that are still open at it are left out. By default all are returned.
 

@@ -47,7 +47,7 @@ class WindowKind(ABC):
     """Where windows lie in time.
 
     Attributes:
-        name: of the kind, as it is stored with the state.
+        name: the name of the kind, as it is stored with the state.
     """
 
     __slots__ = ()
@@ -155,7 +155,7 @@ class FoldKind(WindowKind):
         """Return the windows after a batch.
 
         Args:
-            schema: of the entries.
+            schema: the schema of the entries.
             stored: entries of the records' keys within `dependency_span`, sorted by key and end.
             records: those that are not late, sorted by key and time.
             close_time: the close time at which they arrive.

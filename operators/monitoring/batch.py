@@ -14,7 +14,7 @@ class QueryRun:
     Attributes:
         name: that `queryName` gave it, or None.
         query_id: the same in all runs on one checkpoint.
-        run_id: of this run only.
+        run_id: the id of this run only.
     """
 
     name: str | None
@@ -34,12 +34,12 @@ class OperatorBatch:
     Attributes:
         query: the run of the query.
         operator: `name` of `apply`.
-        number: of the batch. A batch that Spark repeats after a failure has its number again.
+        number: the number of the batch. A batch that Spark repeats after a failure has its number again.
         started: when the batch was triggered, in UTC.
         seconds: how long the whole batch took.
         counts_in: the observed counts of `<name>_in`.
         counts_out: the observed counts of `<name>_out`.
-        watermark: of the query in this batch, in UTC, or None if there is none yet.
+        watermark: the watermark of the query in this batch, in UTC, or None if there is none yet.
     """
 
     query: QueryRun

@@ -65,7 +65,7 @@ class BatchClock(ABC):
     """Time in one batch of an operator.
 
     Attributes:
-        progress: of the batches before; its close time is that of the state.
+        progress: the progress of the batches before; its close time is that of the state.
     """
 
     progress: Progress
@@ -98,7 +98,7 @@ class StreamClock(BatchClock):
 
     Attributes:
         rule: how close times follow from the watermark.
-        call: of Spark.
+        call: Spark's call.
         tick_us: length of a tick in microseconds.
     """
 

@@ -51,7 +51,7 @@ class BatchRunner:
 
     Attributes:
         binding: how their rows are read, and what comes out.
-        engine: of the binding's plan, over a store.
+        engine: the engine of the binding's plan, over a store.
     """
 
     binding: Binding
@@ -69,7 +69,7 @@ class BatchRunner:
         """Process one batch, and return what came of it.
 
         Args:
-            batch: of `read_batch`.
+            batch: what `read_batch` returned.
             close_times: in ticks, at the start and at the end of the batch.
             sequence: number of the batch, for rows that a later batch may replace.
             failed_before: calls that raised before the batch, to be reported with it.

@@ -94,8 +94,8 @@ class OutputTime:
     """A time in an operator's rows that later operators of a stream may take as event time.
 
     Attributes:
-        column: of the result.
-        field: of that column, if it is a struct.
+        column: the column of the result.
+        field: the field of that column, if it is a struct.
         behind: by how many ticks it may lie before the close time of the batch before the one that emits it; None if by any
             number, so that no later operator can take it.
         updates: whether a row is emitted again with each update.

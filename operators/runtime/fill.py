@@ -60,7 +60,7 @@ class Fill:
 
     Attributes:
         binding: the operator, with the new aggregates.
-        running: of the query.
+        running: the running query's state.
         history: made by the operator from the records that the query has read.
     """
 

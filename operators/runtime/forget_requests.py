@@ -23,7 +23,7 @@ class RequestStatus:
     """A request to forget keys, and how far it has come.
 
     Attributes:
-        number: of the request.
+        number: the number of the request.
         operator: name of the operator.
         keys: how many keys it names.
         counts_from: batches that begin at this time or later apply it.

@@ -39,7 +39,7 @@ def differences(stored: Mapping[str, Any], own: Mapping[str, Any], names: Collec
     Args:
         stored: what the stored state depends on.
         own: what the operator's depends on.
-        names: of what differs.
+        names: the names that differ.
     """
     shown = [name for name in names if name not in _FOLLOWING] or list(names)
     kinds = [name for name in shown if name in _KINDS]

@@ -43,8 +43,8 @@ def rows_of_keys(keys: Keys, names: Sequence[str], types: Mapping[str, pa.DataTy
 
     Args:
         keys: as users give them.
-        names: of the key columns.
-        types: of those that are known, for the values of dictionaries.
+        names: the names of the key columns.
+        types: the types of the columns whose type is known, for the values of dictionaries.
 
     Raises:
         DefinitionError: there is no row, a column is missing or too many, or values have no common type; names it.
@@ -102,8 +102,8 @@ def cast_key(table: pa.Table, name: str, type_: pa.DataType, whose: str) -> pa.C
 
     Args:
         table: has the column.
-        name: of the column.
-        type_: of the stored keys.
+        name: the name of the column.
+        type_: the type of the stored keys.
         whose: key it is, for messages: the operator's, or a table's.
 
     Raises:

@@ -58,7 +58,7 @@ class LocalRunner:
 
     Args:
         bind: returns the binding for the columns of the first table.
-        config: of the state.
+        config: the configuration of the state.
         directory: where state and changelog are kept; None for a temporary one.
         bind_closing: returns the binding that emits the open windows; by default `bind`.
         markers: if the rows are those of several inputs, for each the column that is true in its rows. Each input has its own

@@ -74,8 +74,8 @@ def check_published(running: "StoredSchema", given: "StoredSchema") -> None:
     """Refuse to publish pages in another form than that of the definition that readers have.
 
     Args:
-        running: of the state.
-        given: of the definition.
+        running: the state's binding.
+        given: the definition's binding.
 
     Raises:
         StateError: they differ.
@@ -94,9 +94,9 @@ def changed_pages(
 
     Args:
         store: to whose backend the changes are not written yet: it still has the pages of dropped segments.
-        changes: of the batch.
+        changes: the changes of the batch.
         bucket: its number.
-        sequence: of the batch, above those of earlier ones.
+        sequence: the sequence of the batch, above those of earlier ones.
         close_time: that the batch has reached, in ticks.
 
     Cost: O(changed pages), and the names of the pages in dropped segments.

@@ -27,7 +27,7 @@ class Processed:
     """What came of a batch.
 
     Attributes:
-        binding: of the operator.
+        binding: the binding of the operator.
         emitted: rows; if there is a source, their first column is the position of a row in it.
         counters: what was counted.
         source: columns that come out as they are, if they are not among the rows.
@@ -48,7 +48,7 @@ class Processed:
         """Yield what is to be emitted, as tables of the schema `Binding.rows`, one at a time, also after a commit.
 
         Args:
-            piece_bytes: of a table, about; a row that is larger is a table of its own.
+            piece_bytes: the size of a table, about; a row that is larger is a table of its own.
         """
         side = self.binding.late
         no_reports = None if side is None else pa.chunked_array([], side.type)

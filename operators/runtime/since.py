@@ -23,7 +23,7 @@ def with_begun(
     """Return since when each state that was added later counts, in ticks, with those that a conversion adds.
 
     Args:
-        since: of those that were added before.
+        since: the `since` of earlier additions.
         change: the conversion; None if there is none.
         binding: the operator, as it goes on with the state.
         store: has the converted state.

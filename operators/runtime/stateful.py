@@ -71,9 +71,9 @@ class StatefulOperator:
     """An operator over a durable store: a backend in its own directory, and the version of the state that it holds.
 
     Args:
-        binding: of the operator.
-        config: of the state.
-        directory: of the backend.
+        binding: the binding of the operator.
+        config: the configuration of the state.
+        directory: the backend's directory.
 
     Attributes:
         binding: the one given last: batches are read by it. What runs is `effective_binding` of it and the stored state.
@@ -173,7 +173,7 @@ class StatefulOperator:
         """Bring the local copy to the version that the journal points to, and return the pointer.
 
         Args:
-            journal: of the state.
+            journal: the journal of the state.
             pointer: that of the journal, if it was read.
             check: as for `Durable.align`.
 
@@ -235,7 +235,7 @@ class StatefulOperator:
         emitted here. The changes are committed with the next batch.
 
         Args:
-            savepoint: of an operator like this one.
+            savepoint: a savepoint of an operator like this one.
             bucket: number of the bucket.
             buckets: how many there are.
 
@@ -355,7 +355,7 @@ class StatefulOperator:
         """Return what is reported of the last step and its commit, by the names of `METRICS`.
 
         Args:
-            counters: of the step.
+            counters: the counters of the step.
         """
         usage, restoring = self.store.usage, self._restoring
         self._restoring = 0.0

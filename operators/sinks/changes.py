@@ -76,7 +76,7 @@ def forgotten_keys(keys: "Keys", names: Sequence[str]) -> pa.Table:
 
     Args:
         keys: rows of the key columns: a table, or a dictionary for each row.
-        names: of the key columns, without the window.
+        names: the names of the key columns, without the window.
 
     Raises:
         DefinitionError: there is no key column or no key, or the keys have other columns; names them.

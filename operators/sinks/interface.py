@@ -63,7 +63,7 @@ class WrittenBatch:
     """The last batch of a query that is in a table.
 
     Attributes:
-        number: of the batch.
+        number: the number of the batch.
         fingerprint: of its `Changes`; None if the table does not have it, since an earlier version wrote the batch.
     """
 
@@ -100,7 +100,7 @@ class Sink(ABC):
         also if it has no rows. A batch without rows need not be noted.
 
         Args:
-            changes: of one batch.
+            changes: the changes of one batch.
 
         Returns:
             Whether it was written. False if this batch of the query, or a later one, was written before: then nothing

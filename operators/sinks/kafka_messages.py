@@ -24,8 +24,8 @@ class Messages:
     """The messages of a batch.
 
     Attributes:
-        batch, fingerprint: of the batch.
-        keys, columns: of its rows.
+        batch, fingerprint: the number and fingerprint of the batch.
+        keys, columns: the key columns, and all columns, of its rows.
         rows: upserts, then deletes.
     """
 
@@ -40,7 +40,7 @@ def messages_of(changes: Changes, value: str | None, *, by_message: bool) -> Mes
     """Return the messages of a batch.
 
     Args:
-        changes: of the batch.
+        changes: the changes of the batch.
         value: the column that has each message's value, or None for JSON of the row.
         by_message: whether the whole key of a message gives its partition.
 

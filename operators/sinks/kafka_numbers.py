@@ -19,7 +19,7 @@ class Note:
     """What the topic of numbers has of a query.
 
     Attributes:
-        batch, fingerprint: of its last batch; None before the first.
+        batch, fingerprint: the number and fingerprint of its last batch; None before the first.
         incarnation: a number that is larger for each query that came to the topic later.
         writer: names the process that may write: whoever came last.
     """
@@ -35,9 +35,9 @@ class TopicNote:
     """What is noted of the topic itself by the first batch.
 
     Attributes:
-        id: of the topic: one that is made anew has another.
+        id: the id of the topic: one that is made anew has another.
         partitions: how many it has, by which messages were placed.
-        keys, columns: of the rows.
+        keys, columns: the key columns, and all columns, of the rows.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Numbers:
     """A reader of a sink's topic of numbers that knows what it has read.
 
     Attributes:
-        notes: of each query.
+        notes: the notes of each query.
         topic: what is noted of the topic, or None.
     """
 

@@ -30,7 +30,7 @@ class TopicState:
 
     Attributes:
         partitions: how many it has.
-        id: of this topic; one that is made anew under the same name has another.
+        id: the id of this topic; one that is made anew under the same name has another.
     """
 
     partitions: int

@@ -61,7 +61,7 @@ class Features:
 
     Attributes:
         head: when they were found.
-        binding: of the features, to the columns that the head names.
+        binding: the binding of the features, to the columns that the head names.
     """
 
     head: Head
@@ -91,7 +91,7 @@ class Features:
         """Return what a table has of keys; None if another edition has taken the place of the one that the head names.
 
         Args:
-            finder: of the table.
+            finder: the finder of the table.
             keys: as users give them.
             time: end of the windows in ticks; None for all pages of the keys.
         """
@@ -129,7 +129,7 @@ class FoundKeys:
 
     Attributes:
         features: as they were found before.
-        head: of the features, as of the batch.
+        head: the head of the features, as of the batch.
         table: rows of the keys, as users gave them.
         number: shape (rows,), int64: the key of each row.
         keys: distinct keys, encoded.

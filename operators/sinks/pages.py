@@ -12,7 +12,7 @@ class Wanted(NamedTuple):
     """Rows to find: those of one key in a range of segments, by the columns that identify a row.
 
     Attributes:
-        edition, bucket, key: of the rows.
+        edition, bucket, key: the edition, bucket and key of the rows.
         first, last: segments.
     """
 
@@ -28,7 +28,7 @@ class FoundPage(NamedTuple):
 
     Attributes:
         wanted: position of what it was found for.
-        segment, start: of the row.
+        segment, start: the segment and start of the row.
         page: its bytes.
     """
 

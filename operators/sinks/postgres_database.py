@@ -46,7 +46,7 @@ class Database:
         """Write a batch, as `Sink.write` does.
 
         Args:
-            changes: of the batch.
+            changes: the changes of the batch.
             types: SQL types of its columns.
         """
 

@@ -27,7 +27,7 @@ def missing_rights(
 
     Args:
         db: the connection.
-        schema: of the tables; it must exist.
+        schema: the schema of the tables; it must exist.
         tables: with the rights that each needs.
         create: whether tables that do not exist are to be created.
     """

@@ -32,7 +32,7 @@ class Publish:
         pages: the table.
         definition: what the pages are of.
         buckets: how many buckets the query has.
-        whole: of a query of Spark, returns all pages.
+        whole: for a query of Spark, returns all pages.
     """
 
     pages: PageTable
@@ -57,7 +57,7 @@ class Publish:
         written, as a new edition.
 
         Args:
-            rows: of `PAGE_ROWS`.
+            rows: rows with the columns of `PAGE_ROWS`.
             batch: its number.
             query: id of the query.
             whole: returns all pages as of the batch before; None if they cannot be read.

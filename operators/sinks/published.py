@@ -77,10 +77,10 @@ class Head:
     """The features that a table has, as of a batch.
 
     Attributes:
-        definition: of the features.
+        definition: the definition of the features.
         query: id of the query that writes them.
         batch: its last batch in the table.
-        edition: of the rows that count.
+        edition: the edition of the rows that count.
         buckets: how many there are.
         segment: length of a segment in ticks.
         close_time: the highest one of a bucket, in ticks; None before any.

@@ -59,7 +59,7 @@ def create_table(table: str, changes: Changes, types: Mapping[str, str], key: st
     Args:
         table: its name, quoted.
         changes: have the columns.
-        types: of the columns.
+        types: the types of the columns.
         key: the words before the key columns, such as PRIMARY KEY.
     """
     schema = changes.upserts.schema

@@ -58,7 +58,7 @@ class Upsert:
         """Write rows, unless they are in the table already.
 
         Args:
-            rows: of the batch.
+            rows: the rows of the batch.
             batch: its number.
             query: name of the query.
             running: its id, which its checkpoint keeps; None if it is not known.

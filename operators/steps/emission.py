@@ -199,7 +199,7 @@ def key_columns(
     Args:
         keys: encoded keys.
         key: shape (n,), int64: position of each row's key in `keys`.
-        types: of the key columns.
+        types: the types of the key columns.
     """
     used = np.zeros(len(keys), bool)
     used[key] = True

@@ -90,7 +90,7 @@ class LateSide:
         """Return refused records, as they came.
 
         Args:
-            rows: of the batch, those that can be used.
+            rows: the rows of the batch, those that can be used.
             refused: which of them.
         """
         return FailedRecords(refused.reasons, self._records(take_rows(rows, refused.row)))

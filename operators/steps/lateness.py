@@ -27,7 +27,7 @@ def find_late(
 
     Args:
         time: shape (n,), int64: in ticks.
-        plan: of the operator.
+        plan: the plan of the operator.
         step: its close time at the start decides.
         windows: returns the bounds of the windows of the times at these positions; by default the plan knows them.
     """

@@ -40,7 +40,7 @@ class PageTimers:
     Args:
         store: has the pages.
         rule: says when entries are due.
-        queue: of the timers.
+        queue: the queue of the timers.
     """
 
     def __init__(self, store: WindowStore, rule: DueRule, queue: TimerQueue) -> None:

@@ -52,7 +52,7 @@ class PaneSchema:
         """Return the panes of a batch, sorted by key and time. One sort and one reduction.
 
         Args:
-            records: of the batch.
+            records: the records of the batch.
             pane: shape (n,), int64: the time of each record's pane; it ascends with the record's own time.
         """
         order = row_order(records.key, records.time)

@@ -73,9 +73,9 @@ class Plan(ABC):
         """Return a batch with numbers in place of the columns that come out of it as they are; None if none do.
 
         Args:
-            output: of the plan.
-            records: of the batch.
-            name: of the column of numbers.
+            output: the output of the plan.
+            records: the records of the batch.
+            name: the name of the column of numbers.
 
         Returns:
             The columns, an output in which the numbers are the first column, and the records with numbers.
@@ -170,7 +170,7 @@ class Plan(ABC):
         """Return the windows of keys that end at one time, over what is stored of them, as an output takes them.
 
         Args:
-            entries: of the keys, in the stored columns.
+            entries: the entries of the keys, in the stored columns.
             keys: how many there are.
             time: in ticks, not before the close time that the entries are of.
             empty: what `empty` returns; it is made once for many calls.
@@ -217,7 +217,7 @@ class Plan(ABC):
         """Return entries of a savepoint as a store with segments of this length has them: by default as they are.
 
         Args:
-            entries: of some keys, sorted.
+            entries: the entries of some keys, sorted.
             segment_ticks: length of a segment.
             close_time: that they had reached.
         """

@@ -50,13 +50,13 @@ class TimedStore:
     Args:
         store: has the entries.
         rule: says when entries are due.
-        sums: of the store's pages, if the engine reads any.
+        sums: the sums of the store's pages, if the engine reads any.
         retract: makes rows that retract windows of forgotten keys; None if no window comes out before it is closed.
-        queue: of the timers, if it is not a plain one.
+        queue: the timers' queue, if it is not a plain one.
 
     Attributes:
         store, sums: as given.
-        timers: of the pages.
+        timers: the timers of the pages.
     """
 
     def __init__(
@@ -144,8 +144,8 @@ class TimedStore:
 
         Args:
             since, before: ticks.
-            piece_bytes: of the pages between two times.
-            most_pieces: of one segment.
+            piece_bytes: the size in bytes of the pages between two times.
+            most_pieces: the greatest number of pieces of one segment.
         """
         size = 0
         for segment, more in sorted(self.store.usage.segment_bytes().items()):
@@ -319,8 +319,8 @@ class TimedStore:
             segment: number of the segment.
             touched: what the step touched.
             pages: those that the step holds, as they were, and first pages of keys that had none.
-            now: of each entry the key and the start of its page, and when it is due.
-            before: of entries as they were stored the key and the time, and when they were due.
+            now: for each entry the key and the start of its page, and when it is due.
+            before: for entries as they were stored the key and the time, and when they were due.
         """
         (key, start), due = now
         begins = run_starts(key, start)

@@ -56,7 +56,7 @@ class StreamClock:
         """Return the records with the close times before and after them.
 
         Args:
-            records: of the batch.
+            records: the records of the batch.
             stream_time: after it; by default the highest event time.
             times: event times of records that are in no window for another reason, such as a bad gap.
         """

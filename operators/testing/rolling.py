@@ -40,7 +40,7 @@ class RollingOracle:
     """Rolling windows by brute force: each row reads all records of its key.
 
     Args:
-        windows: of which only lookbacks, and which ends belong to them, are read.
+        windows: the definition; only its lookbacks, and which ends belong to them, are read.
         emit: "on_close" or "on_arrival".
     """
 

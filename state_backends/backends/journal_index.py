@@ -30,8 +30,8 @@ class Part:
         keys: number of keys.
         size: bytes of keys and pages.
         bits: one bit for each slot, set if the journal holds it.
-        low: of a further part, the least that the keys in it may go on with behind 0xc1; None of the first part.
-        high: of a further part, the greatest of these bytes that a key had.
+        low: for a further part, the least that the keys in it may go on with behind 0xc1; None of the first part.
+        high: for a further part, the greatest of these bytes that a key had.
         loaded: pages by number of the slot.
     """
 
@@ -115,9 +115,9 @@ class Index:
     """What the journal holds.
 
     Attributes:
-        version: of the state.
+        version: the version of the state.
         segments: by number.
-        seed: of the hash of keys.
+        seed: the seed of the hash of keys.
     """
 
     version: bytes | None = None

@@ -37,7 +37,7 @@ def common_form(path: str, found: Sequence[Pointer]) -> Form:
     Grace and segments may differ: they are those with which a bucket last worked.
 
     Args:
-        path: of the checkpoint, for errors.
+        path: the path of the checkpoint, for errors.
         found: the pointers of its buckets.
 
     Raises:
@@ -81,7 +81,7 @@ def sources(form: StoredSchema, own: StoredSchema) -> list[int] | None:
 
     Args:
         form: the form.
-        own: of the bucket's entries.
+        own: the schema of the bucket's entries.
 
     Returns:
         Positions of columns; None if the entries cannot be brought into the form.

@@ -31,7 +31,7 @@ def bucket_number(label: int, count: int | None) -> int:
     """Return the number of a bucket, from 0, as messages about workers have it.
 
     Args:
-        label: of the bucket.
+        label: the label of the bucket.
         count: number of buckets of its query; None if the state does not say it, whose labels are the numbers.
     """
     labels = [] if count is None else partition_labels(count)

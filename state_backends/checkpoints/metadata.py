@@ -77,7 +77,7 @@ def check_begun(path: str, spark: "SparkSession", shown: str) -> None:
     """Refuse a folder in which no query has begun.
 
     Args:
-        path: of the checkpoint, as Spark takes it.
+        path: the path of the checkpoint, as Spark takes it.
         spark: the session.
         shown: the checkpoint's path as it was given.
 
@@ -107,9 +107,9 @@ def unreadable(
     """Return the error to raise where Spark cannot read an operator's state: why, and what to do.
 
     Args:
-        path: of the checkpoint, as Spark takes it.
-        number: of the operator.
-        batch: of the requested state; None for the last one.
+        path: the path of the checkpoint, as Spark takes it.
+        number: the number of the operator.
+        batch: the batch of the requested state; None for the last one.
         error: Spark's.
         spark: the session.
         shown: the checkpoint's path as it was given.
@@ -153,7 +153,7 @@ def lost_state(text: str) -> str | None:
     """Return why Spark's own store of a query's state cannot be used, and the way out; None if an error is not about that.
 
     Args:
-        text: of an error of Spark or Java.
+        text: the text of an error that Spark or Java raised.
     """
     if found := _UNCOMMITTED.search(text):
         batch = int(found[1])
@@ -182,7 +182,7 @@ def moved_error(error: Exception, shown: str) -> StateError | None:
     """Return the error to raise for a checkpoint that is not where it was written; None if that is not the reason.
 
     Args:
-        error: of Spark or Java.
+        error: an error that Spark or Java raised.
         shown: the checkpoint's path as it was given.
     """
     # Line by line, since the error may quote anything.
@@ -204,7 +204,7 @@ def named_commits_error(error: Exception) -> StateError | None:
     """Return the error to raise for a checkpoint of format 2, which Spark 4.0 writes but cannot read; None for others.
 
     Args:
-        error: of Java, when state was loaded.
+        error: the error that Java raised when it loaded the state.
     """
     if _NAMED_COMMIT.search(str(error)) is None:
         return None

@@ -127,8 +127,8 @@ class ReadRows:
     """Reads one bucket's entries.
 
     Attributes:
-        checkpoint: of the state.
-        schema: of the rows; see `common_form`.
+        checkpoint: the checkpoint of the state.
+        schema: the schema of the rows; see `common_form`.
     """
 
     checkpoint: Checkpoint
@@ -146,7 +146,7 @@ class Summarize:
     """Sums up one bucket, segment by segment.
 
     Attributes:
-        checkpoint: of the state.
+        checkpoint: the checkpoint of the state.
     """
 
     checkpoint: Checkpoint
@@ -242,7 +242,7 @@ def pointers(rows: "DataFrame", path: str) -> list[Pointer]:
 
     Args:
         rows: as `journal_rows` has them.
-        path: of the checkpoint, for messages.
+        path: the path of the checkpoint, for messages.
 
     Raises:
         StateError: this version of Spark cannot read the checkpoint's format, or one of Spark's files is damaged or missing.
@@ -262,7 +262,7 @@ def by_bucket(rows: "DataFrame", reader: Any, schema: pa.Schema) -> "DataFrame":
     Args:
         rows: as `journal_rows` has them.
         reader: has a `checkpoint`, and yields tables when called with a bucket's number and the bucket.
-        schema: of these tables.
+        schema: the schema of these tables.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

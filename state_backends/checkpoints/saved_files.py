@@ -45,7 +45,7 @@ class SavedFile:
     """A file of a savepoint.
 
     Attributes:
-        name: of the file.
+        name: the name of the file.
         rows: entries in it.
         size: its bytes.
         digest: SHA-256 of its bytes, in hex.
@@ -93,8 +93,8 @@ def write_files(
 
     Args:
         folder: the savepoint's.
-        number: of the bucket.
-        layout: of the pages.
+        number: the number of the bucket.
+        layout: the layout of the pages.
         pages: in the order of the CRC-32s of their keys.
         close_time: that the bucket had reached, in ticks.
     """

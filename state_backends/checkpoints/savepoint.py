@@ -40,7 +40,7 @@ class Savepoint:
     Attributes:
         uri: its folder.
         identity: what its state depends on, as the operator describes it.
-        schema: of its entries.
+        schema: the schema of its entries.
         close_time: in ticks, from which a new query continues: the latest that any bucket had reached, or with which the next
             batch of the query would have begun.
         files: with the entries.
@@ -135,7 +135,7 @@ def write_bucket(
 
     Args:
         folder: the savepoint's.
-        number: of the bucket.
+        number: the number of the bucket.
         bucket: its state.
         form: the columns that its entries get, as `common_form` returns them; by default those that the bucket has.
 

@@ -94,8 +94,8 @@ def in_segments_of(length: int, sizes: Sequence[SegmentSize], own: int) -> Seque
     """Return the sizes of segments of another length: each is counted where it begins.
 
     Args:
-        length: of the segments to return, in ticks.
-        sizes: of the segments, by their numbers.
+        length: the length of the segments to return, in ticks.
+        sizes: the sizes of the segments, by their numbers.
         own: their length in ticks.
     """
     if length == own:

@@ -39,7 +39,7 @@ class EntryBatch:
         keys: distinct keys, encoded.
         key: shape (n,), int64: positions in `keys`, ascending.
         columns: one of length n for each of the layout; the entries of a key are sorted by time.
-        sizes: of each key: the bytes of its pages here and of their names.
+        sizes: the sizes of each key: the bytes of its pages here and of their names.
         again: how many of the keys were in an earlier batch of the segment.
     """
 
@@ -61,8 +61,8 @@ class Bucket:
     """A bucket's state at one version, opened.
 
     Attributes:
-        pointer: of the version.
-        schema: of the entries.
+        pointer: the pointer of the version.
+        schema: the schema of the entries.
         backend: with the pages.
     """
 

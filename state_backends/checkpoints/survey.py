@@ -115,7 +115,7 @@ class StateSurvey:
     """What one operator of a stopped query stores, and how.
 
     Attributes:
-        checkpoint: of the state.
+        checkpoint: the checkpoint of the state.
         schema: of the entries. Segments are counted by its length, also those of buckets that have another one.
         identity: what the state depends on, as the operator describes it.
         buckets: in the order of their numbers.
@@ -165,8 +165,8 @@ class SurveyBucket:
     """Surveys one bucket.
 
     Attributes:
-        checkpoint: of the state.
-        schema: of the survey.
+        checkpoint: the checkpoint of the state.
+        schema: the schema of the survey.
     """
 
     checkpoint: Checkpoint

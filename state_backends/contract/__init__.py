@@ -54,7 +54,7 @@ class BackendContract(
         backend_class: the backend to be tested.
         options: its options by short name, as text.
         steps: length of the randomized comparison with dictionaries.
-        seed: of that comparison and of the kills; None draws one and prints it.
+        seed: the seed of that comparison and of the kills; None draws one and prints it.
         kills: how many processes are killed at random moments, in addition to those at each line of the backend.
         refused: options that `check_options` must refuse, each a mapping of one bad value. If it is None, the suite tries
             values that no option should accept.

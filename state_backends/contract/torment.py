@@ -73,11 +73,11 @@ def torment(name: str, directory: str, options: Mapping[str, str], how: str, see
     """Kill or fail processes that work with a store; print what was found wrong, or how many there were, as JSON.
 
     Args:
-        name: of the backend, as in the configuration.
+        name: the name of the backend, as in the configuration.
         directory: for all stores and copies.
-        options: of the backend.
+        options: the options of the backend.
         how: "kill" at lines, "fail" at lines, kill at "moments", or a "full" disk.
-        seed: of the moments.
+        seed: the seed of the moments.
         kills: how many of them.
     """
     largest = _LARGE if how in {"moments", "full"} else _SMALL

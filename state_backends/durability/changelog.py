@@ -80,7 +80,7 @@ def entries(journal: Journal, number: int, before: bytes | None, pointer: Pointe
 
     Args:
         journal: that has them.
-        number: of the version.
+        number: the number of the version.
         before: the version; None for whichever has that number.
         pointer: whose version they lead to.
 

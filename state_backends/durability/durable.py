@@ -97,7 +97,7 @@ class Durable:
         """Bring the local copy to the pointer's version.
 
         Args:
-            journal: of the state.
+            journal: the journal of the state.
             pointer: what counts.
             check: whether to read a snapshot whole before it is used, since a copy was damaged. Cost: O(state).
 
@@ -255,7 +255,7 @@ class Durable:
             journal: the changes are written to it, and committed.
             pointer: what `align` or the last commit returned.
             batch: the changes.
-            progress: of the operator after the batch.
+            progress: the progress of the operator after the batch.
             host_batch: number of the host's batch, by which replaced snapshots are kept; by default that of the version.
             forgets: whether nothing that this batch deletes, and nothing that was deleted before, may stay in the log or in the
                 newest snapshot. Cost: O(state), since a snapshot is written at once.

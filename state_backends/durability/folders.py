@@ -46,7 +46,7 @@ class Listed(NamedTuple):
     """A file of a folder.
 
     Attributes:
-        name: of the file.
+        name: the name of the file.
         written: when it was last written, if the storage says so.
         size: its bytes.
     """
@@ -124,7 +124,7 @@ class Folder:
         A local file is on the disk, under its name, when this returns; of other places, see docs/recovery.md.
 
         Args:
-            name: of the file.
+            name: the name of the file.
             data: its bytes, or the local file to copy.
         """
         system, _ = self._place
@@ -190,7 +190,7 @@ class Folder:
         """Return a file's bytes, or None if it does not exist. For small files: one of more than 256 MiB is an error.
 
         Args:
-            name: of the file.
+            name: the name of the file.
             expected: how many bytes the file should have. Of a longer one, one byte more is read.
         """
         system, _ = self._place
@@ -211,7 +211,7 @@ class Folder:
         """Copy a file to a local one, and pass its bytes to `seen`; return False if it does not exist.
 
         Args:
-            name: of the file.
+            name: the name of the file.
             target: the local file.
             expected: how many bytes the file should have. Of a longer one, one byte more is copied.
             seen: is called with all bytes that are copied.

@@ -40,10 +40,10 @@ class Snapshot:
     """A copy of the whole state at one version.
 
     Attributes:
-        number, version: of the state.
+        number, version: the number and version of the state.
         size: bytes of its pages or files.
         folder: URI of the folder that it was written to; "" if it is in the journal, in `parts` blobs.
-        name: of its manifest in the folder.
+        name: the name of its manifest in the folder.
         parts: number of blobs in the journal.
         retired: batch of the host in which a newer one took its place; -1 while it is in use.
     """
@@ -94,7 +94,7 @@ class Pointer:
         retired: those that were replaced, kept as long as the host may return to a batch that needs them.
         pending: the one that is being written, or None.
         failures: how many snapshots failed since the last complete one.
-        progress: of the operator and its host.
+        progress: the progress of the operator and its host.
     """
 
     store_id: str

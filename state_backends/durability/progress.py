@@ -36,20 +36,20 @@ class Progress:
         close_time: the close time reached, in ticks; FAR_PAST before the first batch.
         usage: how much each segment holds, as `StoreUsage.plain` returns it.
         keys: how many distinct keys have entries, as far as the operator knew.
-        buckets: of a query, the number of its buckets.
-        timer: of a query, the event-time timer that is set for the bucket, in milliseconds, or None.
-        last_active_ms: of a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
-        behind: of a query whose records come straight from a source, how far its close time is behind Spark's watermark, in
+        buckets: for a query, the number of its buckets.
+        timer: for a query, the event-time timer that is set for the bucket, in milliseconds, or None.
+        last_active_ms: for a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
+        behind: for a query whose records come straight from a source, how far its close time is behind Spark's watermark, in
             microseconds, as `close_time_at` takes it. None for an operator that reads the rows of another one: what is late
             follows from the watermark of the batch before, so that its own close time counts.
-        stream_time: of a local runner, the stream time in ticks, or None before the first record.
-        max_event_time: of a local runner, the highest event time in ticks, or None before the first record; of several inputs,
-            the least of theirs, or None until each has had a record.
-        inputs: of several inputs, the highest event time in ticks of each that has had a record, by name.
+        stream_time: for a local runner, the stream time in ticks, or None before the first record.
+        max_event_time: for a local runner, the highest event time in ticks, or None before the first record; for several
+            inputs, the least of theirs, or None until each has had a record.
+        inputs: for several inputs, the highest event time in ticks of each that has had a record, by name.
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
             that of a savepoint.
-        forgotten: of a query, number of the last request to forget keys that the bucket has applied, or 0.
-        since: of states that were added later, from which time on they count all records, in ticks, by name.
+        forgotten: for a query, the number of the last request to forget keys that the bucket has applied, or 0.
+        since: for states that were added later, from which time on they count all records, in ticks, by name.
     """
 
     identity: dict[str, Any] | None = None

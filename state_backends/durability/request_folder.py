@@ -134,7 +134,7 @@ class RequestReader:
     """An operator of a query that looks for requests.
 
     Attributes:
-        name: of the operator.
+        name: the name of the operator.
         keys: names and Arrow types of its key columns.
         buckets: how many there are.
         state: the id of its query's checkpoint.
@@ -178,7 +178,7 @@ class RequestFolder:
     """The requests of a folder.
 
     Args:
-        uri: of the folder, as `Folder` takes it.
+        uri: the URI of the folder, as `Folder` takes it.
         later_ms: how long after a request is written it counts, in milliseconds.
 
     Raises:
@@ -295,8 +295,8 @@ class RequestFolder:
         A bucket that has missed the request notes nothing.
 
         Args:
-            file: of the request.
-            label: of the bucket.
+            file: the file of the request.
+            label: the label of the bucket.
             reader: the operator, with its state.
         """
         if self._folder.has(file.missed_by(label)):
@@ -308,7 +308,7 @@ class RequestFolder:
         """Take the keys out of a request that all buckets have applied. Whoever began that may have been killed.
 
         Args:
-            file: of the request; one that was listed as without keys is left alone.
+            file: the file of the request; one that was listed as without keys is left alone.
             reader: the operator, with its state.
         """
         if not file.has_keys or not (file.done or self.applied(file, reader) >= reader.buckets):

@@ -101,9 +101,9 @@ class SnapshotSchedule:
         """Return the pointer after what is due once a batch was written.
 
         Args:
-            journal: of the state.
+            journal: the journal of the state.
             pointer: at the version of the copy.
-            progress: of the operator after the batch.
+            progress: the progress of the operator after the batch.
         """
         pointer = self._settle(journal, pointer)
         if self._is_due(pointer):

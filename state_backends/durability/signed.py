@@ -17,7 +17,7 @@ def encode_signed(values: dict[str, Any], version: int) -> bytes:
 
     Args:
         values: its content, plain.
-        version: of the format.
+        version: the version of the format.
     """
     body = json.dumps({"format": version, **values}, indent=1, ensure_ascii=False).encode()
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
@@ -28,7 +28,7 @@ def decode_signed(blob: bytes, version: int, what: str) -> dict[str, Any]:
 
     Args:
         blob: the file's bytes.
-        version: of the format that is understood.
+        version: the version of the format that is understood.
         what: names the file in errors.
 
     Raises:
@@ -62,7 +62,7 @@ def fetch_checked(folder: Folder, name: str, target: Path, size: int, digest: st
 
     Args:
         folder: where the file is.
-        name: of the file.
+        name: the name of the file.
         target: the local file.
         size: its bytes.
         digest: the SHA-256 of its bytes, in hex.

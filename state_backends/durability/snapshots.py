@@ -66,8 +66,8 @@ class Manifest:
     """What a snapshot is made of.
 
     Attributes:
-        store_id: of the state.
-        version: of the state, in hex.
+        store_id: the id of the state.
+        version: the version of the state, in hex.
         kind: PAGES, or the name of the backend whose files these are.
         parts: the files.
     """
@@ -168,8 +168,8 @@ class SnapshotFolder:
         What an attempt has stored which broke off since is copied by the storage where it can.
 
         Args:
-            name: of the snapshot, never used before.
-            version: of the state.
+            name: the name of the snapshot, never used before.
+            version: the version of the state.
             kind: PAGES or a backend's name.
             files: name and content of each.
             earlier: a snapshot that is kept at least as long as this one.

@@ -133,7 +133,7 @@ class Uploads:
         """Replace what the backend holds by a snapshot.
 
         Args:
-            folder: of the snapshot.
+            folder: the folder of the snapshot.
             snapshot: what to restore.
             check: whether to have the backend read all files first: their bytes are those that were stored, but a copy that
                 was made of them was damaged.

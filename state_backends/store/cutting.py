@@ -19,7 +19,7 @@ def encode_pages(
     """Return the pages that entries become: those that they were in, cut where these are too large.
 
     Args:
-        layout: of the entries.
+        layout: the layout of the entries.
         pages: those that the entries belong to.
         page: shape (n,), int64: position of each entry's page in `pages`, ascending.
         entries: n entries, sorted.

@@ -108,7 +108,7 @@ class KeyIndex:
         """Raise AssertionError if it misses a key.
 
         Args:
-            keys: of the pages that the backend has, by segment.
+            keys: the keys of the pages that the backend has, by segment.
         """
         live = np.flatnonzero(self._hash)
         agree("places that keys take up", self._used, len(live))

@@ -57,7 +57,7 @@ class StoredSchema:
         keys: the key columns.
         tick_us: length of a tick in microseconds.
         segment: length of a segment in ticks.
-        grace: of the windows, in ticks.
+        grace: the grace of the windows, in ticks.
         head: name and kind of each column before the states.
         states: the states.
         results: name of each result of the operator, and the numbers of the states that it is made from.

@@ -44,7 +44,7 @@ class StagedPages:
         """Have the changelog get less than all pages that were put in a segment, where `logged` is kept.
 
         Args:
-            layout: of the pages.
+            layout: the layout of the pages.
             segment: number of the segment.
             old: the page of each of them before, None where there was none.
 

@@ -125,7 +125,7 @@ class StoreUsage:
     """What a store holds, by segment, and how much was read and written since `drain_traffic`.
 
     Args:
-        layout: of the pages.
+        layout: the layout of the pages.
     """
 
     def __init__(self, layout: PageLayout) -> None:

@@ -33,7 +33,7 @@ def columns(title: str, values: Sequence[Value], text: Callable[[float], str]) -
     Args:
         title: what it shows.
         values: in the order of the buckets.
-        text: of a value, for the scale.
+        text: the text of a value, for the scale.
     """
     groups = group_evenly(values, MOST_COLUMNS)
     top = max((value.value for value in values), default=0) or 1

@@ -17,7 +17,7 @@ class Unread:
     """An operator whose state cannot be read.
 
     Attributes:
-        number: of the operator.
+        number: the number of the operator.
         why: the error.
     """
 
@@ -30,7 +30,7 @@ class Content:
     """What a page is about.
 
     Attributes:
-        path: of the checkpoint.
+        path: the path of the checkpoint.
         made: when it was looked at.
         query: as the checkpoint describes it.
         operators: those of this library.
@@ -54,7 +54,7 @@ def element(name: str, *children: str, **attributes: object) -> Html:
     """Return an element. Children that are not `Html`, and the values of attributes, are escaped.
 
     Args:
-        name: of the element.
+        name: the name of the element.
         children: what is in it.
         attributes: by name; "_" at the end of a name is left out, other ones become "-". None leaves an attribute out.
     """
@@ -83,7 +83,7 @@ def table(
 
     Args:
         caption: what it shows.
-        names: of the columns.
+        names: the names of the columns.
         rows: a text for each column, or None for null.
         numbers: names of the columns that are aligned to the right.
     """

@@ -16,7 +16,7 @@ def text_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
     """Return rows as lines.
 
     Args:
-        names: of the columns.
+        names: the names of the columns.
         rows: a text for each column.
         right: whether a column is aligned to the right.
     """

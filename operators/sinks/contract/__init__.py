@@ -35,5 +35,5 @@ class SinkContract(RowContract, LatestContract, RepeatContract, ValueContract, L
         refused: types that the sink refuses.
         batches: length of the randomized comparison with a dictionary.
         kills: how often the writing process is killed.
-        seed: of that comparison; None draws one and prints it.
+        seed: the seed of that comparison; None draws one and prints it.
     """

@@ -31,9 +31,9 @@ def warn_once(logger: logging.Logger, message: str, *values: object) -> None:
     """Log a warning, if it is the first of this text in the process; later ones are logged at debug.
 
     Args:
-        logger: of the module that warns.
+        logger: the logger of the module that warns.
         message: with a place for each value.
-        values: of this warning.
+        values: the values of this warning.
     """
     logger.log(logging.DEBUG if message in _warned else logging.WARNING, message, *values)
     _warned.add(message)

@@ -83,7 +83,7 @@ def check_lacking(schema: spark.StructType, names: Iterable[str]) -> None:
 
     Args:
         schema: the frame's columns.
-        names: of the columns that are read.
+        names: the names of the columns that are read.
 
     Raises:
         DefinitionError: names the column, its type, and the way out.

@@ -56,8 +56,8 @@ class FirstStage:
     """Accumulates a task's rows before the shuffle.
 
     Attributes:
-        binding: of a plan in two stages.
-        name: of the operator, in errors.
+        binding: the binding of a plan in two stages.
+        name: the name of the operator, in errors.
         rows: the least number of rows that are accumulated at a time.
     """
 
@@ -131,7 +131,7 @@ class BoundedRun:
     Attributes:
         binding: with the plan for bounded frames, which emits each window once.
         source: how the rows are read.
-        name: of the operator, in errors and in the log.
+        name: the name of the operator, in errors and in the log.
         rows: the least number of rows of a step, unless they are wide.
         log_level: the lowest level at which the worker logs.
         close_time: in ticks: windows that end by it are emitted. By default all are.

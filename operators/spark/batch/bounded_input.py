@@ -51,7 +51,7 @@ def sort_input(df: DataFrame, binding: Binding, name: str) -> SortedInput:
     Args:
         df: the columns that `input_columns` returns, of a bounded frame.
         binding: what reads them.
-        name: of the operator, in errors.
+        name: the name of the operator, in errors.
     """
     source: Source
     keys = [binding.inputs.aliases[name] for name in binding.inputs.group_by]

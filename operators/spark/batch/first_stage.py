@@ -164,7 +164,7 @@ def obstacle(binding: Binding, types: Mapping[str, DataType]) -> str | None:
 
     Args:
         binding: bound to a bounded frame.
-        types: of the frame's event time, by its name.
+        types: the types of the frame's event time, by its name.
     """
     plan, columns = binding.plan, dict(binding.inputs.values)
     if plan.grid is None:

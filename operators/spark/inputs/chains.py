@@ -53,7 +53,7 @@ class Incoming:
         open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
             microseconds; 0 if they have none.
         shuffled: whether rows may arrive in any order, since a shuffle lies below.
-        markers: of several inputs, the column that is true in the rows of each, in the order of `watermark_rule.delays_us`.
+        markers: for several inputs, the column that is true in the rows of each, in the order of `watermark_rule.delays_us`.
     """
 
     watermark_rule: WatermarkRule
@@ -241,7 +241,7 @@ def mark_times(schema: StructType, times: Sequence[OutputTime], input_: Incoming
     Args:
         schema: the columns.
         times: the columns, or fields, that later operators may take as event time.
-        input_: of the operator.
+        input_: the input of the operator.
         tick_us: length of a tick in microseconds.
     """
     by_column: dict[str, list[OutputTime]] = {}

@@ -87,10 +87,10 @@ class Pack:
     Attributes:
         binding: names the columns.
         labels: one bucket label per slice of the key space.
-        name: of the operator, in errors.
+        name: the name of the operator, in errors.
         tells: whether each task that has records tells all buckets so, and the highest event time of each input. So buckets
             know which windows are closed, and when the stream is quiet.
-        markers: of several inputs, the column that is true in the rows of each.
+        markers: for several inputs, the column that is true in the rows of each.
         sorts: whether rows arrive in any order, because a shuffle lies below. A task sorts them then by what they hold, and has
             all of them in memory, as its buckets have.
     """

@@ -53,7 +53,7 @@ class BucketService:
     """Works on buckets for the tasks of an executor.
 
     Args:
-        key: of the executor.
+        key: the key of the executor.
     """
 
     def __init__(self, key: str) -> None:

@@ -18,8 +18,8 @@ class Origin:
     """Where the functions of an operator come from. Processes that have those of the same origin can work for one another.
 
     Attributes:
-        run: of the query, as far as tasks know it: users can give several runs the same name.
-        digest: of all that the driver sent: plan, code, output, watermark_rule, backend.
+        run: the query's run, as far as tasks know it: users can give several runs the same name.
+        digest: the digest of all that the driver sent: plan, code, output, watermark_rule, backend.
     """
 
     run: str
@@ -31,8 +31,8 @@ class Functions:
     """An operator's job as the driver sent it, and what it takes to load it in another process.
 
     Attributes:
-        origin: of the job.
-        log_level: of the library in the process.
+        origin: the origin of the job.
+        log_level: the log level of the library in the process.
         pickled: the job, with its functions.
     """
 
@@ -86,10 +86,10 @@ class Request:
     """A call of a bucket that has work to do.
 
     Attributes:
-        pointer: of the bucket's journal.
-        label: of the bucket.
+        pointer: the pointer of the bucket's journal.
+        label: the label of the bucket.
         batch: number of the micro-batch, if it is known.
-        call: of Spark.
+        call: Spark's call.
         blobs: the batch's rows.
         begins: whether the bucket starts, from the savepoint if there is one.
         in_files: whether many rows to emit may go into a file, of which the blob to emit has the name.
@@ -124,8 +124,8 @@ class Done:
     """A request that was worked on, before its journal is written.
 
     Attributes:
-        changes: of the journal: names and blobs, None for one to be removed. They are read once.
-        outcome: of the request, once they are written.
+        changes: the changes of the journal: names and blobs, None for one to be removed. They are read once.
+        outcome: the outcome of the request, once they are written.
     """
 
     changes: Iterable[tuple[str, bytes | None]]

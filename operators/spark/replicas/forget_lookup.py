@@ -40,7 +40,7 @@ class Requests:
     Attributes:
         folder: URI of the folder.
         reader: the operator.
-        labels: of all buckets, in their order.
+        labels: the labels of all buckets, in their order.
     """
 
     folder: str
@@ -99,7 +99,7 @@ class Requests:
 
         Args:
             forgotten, now_ms: as for `due`.
-            label: of the bucket.
+            label: the label of the bucket.
         """
         folder, found = _folder(self.folder), dict[bytes, None]()
         for file in self.due(forgotten, now_ms):
@@ -124,7 +124,7 @@ class Requests:
         Args:
             forgotten: number of the last one.
             now_ms: the clock of the batch, in milliseconds since the epoch.
-            label: of the bucket.
+            label: the label of the bucket.
             state: id of the query's checkpoint.
         """
         files = self._files(now_ms) if forgotten else []

@@ -33,8 +33,8 @@ class Asked:
     """What a task asks for.
 
     Attributes:
-        key: of the task's executor.
-        origin: of the functions to work with.
+        key: the key of the task's executor.
+        origin: the origin of the functions to work with.
         request: what is to be done.
     """
 
@@ -48,7 +48,7 @@ class Wanted:
     """The process needs a blob of the journal.
 
     Attributes:
-        name: of the blob.
+        name: the name of the blob.
     """
 
     name: str
@@ -195,7 +195,7 @@ def decode_answer(data: bytes, store_id: str) -> Answer:
 
     Args:
         data: the message.
-        store_id: of the bucket's state, which the pointer among the changes has to name.
+        store_id: the id of the bucket's state, which the pointer among the changes has to name.
 
     Raises:
         SerializationError: the bytes are no answer.

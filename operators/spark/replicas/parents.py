@@ -21,7 +21,7 @@ class Parent:
     """A process, by its number and the time when it began, since numbers are used again.
 
     Attributes:
-        number: of the process.
+        number: the number of the process.
         began: in ticks of the system's clock, as text; "" on systems that do not tell.
     """
 

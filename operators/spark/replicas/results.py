@@ -51,7 +51,7 @@ class Results:
     """Collects rows of a call of a bucket.
 
     Args:
-        config: of the local state.
+        config: the configuration of the local state.
         bucket_dir: the bucket's folder in its directory.
         in_files: whether the worker that makes rows of Spark of them reads files of that folder.
         batch: what is the same in all attempts at a batch, and in no other one. Files of other batches are removed: attempts
@@ -112,7 +112,7 @@ class Unpack:
 
     Attributes:
         schema: the rows' Arrow schema.
-        config: of the local state.
+        config: the configuration of the local state.
     """
 
     schema: pa.Schema

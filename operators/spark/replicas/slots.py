@@ -26,7 +26,7 @@ class Slot:
     """A place for a process, which this one has locked.
 
     Attributes:
-        descriptor: of the file.
+        descriptor: the file descriptor.
     """
 
     descriptor: int
@@ -47,7 +47,7 @@ def free_slot(key: str, passed: frozenset[str]) -> Iterator[Slot]:
     """The first slot that nobody uses at this moment.
 
     Args:
-        key: of the executor.
+        key: the key of the executor.
         passed: names of sockets whose slots are not taken.
 
     Raises:

@@ -56,7 +56,7 @@ class Place:
     """Where a process listens, as long as it lives.
 
     Attributes:
-        name: of the socket.
+        name: the name of the socket.
         listener: the socket.
         lock: descriptor of the file beside it, which is locked.
     """

@@ -25,7 +25,7 @@ def use_starter(name: str) -> None:
     """Have this process, and those that are forked from it, ask a starter for processes.
 
     Args:
-        name: of the starter's socket.
+        name: the name of the starter's socket.
     """
     global _starter  # noqa: PLW0603 - a daemon has one
     _starter = name

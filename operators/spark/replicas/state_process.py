@@ -45,8 +45,8 @@ def main(key: str, number: str, began: str, tell: Callable[[str], None] = print_
     """Hold copies until there is nobody to hold them for.
 
     Args:
-        key: of the executor.
-        number: of the parent of the workers.
+        key: the key of the executor.
+        number: the process number of the workers' parent.
         began: when that began.
         tell: gets the name of the socket, once the process listens.
     """

@@ -67,9 +67,9 @@ def run_where_held(job: Work, functions: Functions, journal: Journal, request: R
     """Work on a bucket, in the process that has its copy; if need be, one is started.
 
     Args:
-        job: of the operator.
+        job: the job of the operator.
         functions: the same, to be sent.
-        journal: of the bucket.
+        journal: the journal of the bucket.
         request: what is to be done.
 
     Raises:
@@ -102,7 +102,7 @@ class _Call:
     Args:
         bucket_dir: the bucket's local directory.
         functions: to be sent.
-        journal: of the bucket, to be read.
+        journal: the journal of the bucket, to be read.
         request: what is to be done.
     """
 

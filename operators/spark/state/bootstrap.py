@@ -59,7 +59,7 @@ class OpenPages(BoundedRun):
     """Runs a binding over one partition of a bounded frame, and yields the pages that its store has at the end.
 
     Attributes:
-        labels: of the files: each has a slice of the keys, and its label a shuffle partition.
+        labels: the labels of the files: each has a slice of the keys, and its label a shuffle partition.
     """
 
     labels: tuple[int, ...] = (0,)
@@ -93,8 +93,8 @@ class WritePages:
 
     Attributes:
         uri: the savepoint's folder.
-        labels: of the buckets.
-        layout: of the pages.
+        labels: the labels of the buckets.
+        layout: the layout of the pages.
         close_time: in ticks.
     """
 

@@ -25,7 +25,7 @@ def since_of(checkpoint: str | Path, operator: int = 0) -> dict[str, str]:
     """Return since when each result of a query that was added later counts all records, in all buckets.
 
     Args:
-        checkpoint: of the query.
+        checkpoint: the checkpoint of the query.
         operator: its number among those with state.
     """
     latest: dict[str, int] = {}

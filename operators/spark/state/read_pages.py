@@ -21,8 +21,8 @@ class ReadPages:
     """Reads the pages of one bucket.
 
     Attributes:
-        checkpoint: of the state.
-        binding: of the operator.
+        checkpoint: the checkpoint of the state.
+        binding: the binding of the operator.
     """
 
     checkpoint: Checkpoint
@@ -42,7 +42,7 @@ class WholeState:
 
     Attributes:
         spark: the session in which the query was started; batches have another one, which does not know the query.
-        binding: of its operator.
+        binding: the binding of its operator.
         snapshots: the folder of its snapshots; None if there is none.
     """
 

@@ -20,7 +20,7 @@ class OpenWindows:
     """Reads the open windows of one bucket.
 
     Attributes:
-        checkpoint: of the state.
+        checkpoint: the checkpoint of the state.
         binding, closing: as for `open_windows`.
     """
 

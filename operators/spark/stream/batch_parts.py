@@ -47,10 +47,10 @@ def pieces(binding: Binding, engine: Engine, close_times: tuple[int, int], arriv
     """Yield what the operator processes at once, one after the other: all of a batch, if it is not too large.
 
     Args:
-        binding: of the operator.
+        binding: the binding of the operator.
         engine: it has processed each piece before the next one is asked for.
-        close_times: of the batch.
-        arrived: of the batch.
+        close_times: the close times of the batch.
+        arrived: what arrived in the batch.
     """
     whole = Part(close_times, from_blobs(arrived.rows), from_blobs(arrived.partials))
     cut = arrived.large and binding.plan.can_be_parted

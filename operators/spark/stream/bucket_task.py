@@ -41,8 +41,8 @@ def check_buckets(progress: Progress, buckets: int) -> None:
     """Refuse another number of buckets than that of the stored state.
 
     Args:
-        progress: of the state's pointer.
-        buckets: of the query.
+        progress: the progress of the state's pointer.
+        buckets: the number of buckets of the query.
 
     Raises:
         StateError: with both numbers and the ways out.
@@ -60,10 +60,10 @@ class BucketTask:
 
     Args:
         pickled: the job, as the driver sent it.
-        digest: of that.
-        name: of the operator.
-        handle: Spark's, of the task.
-        journal: of the bucket that Spark has chosen at the time.
+        digest: the digest of `pickled`.
+        name: the name of the operator.
+        handle: the handle that Spark gives the task.
+        journal: the journal of the bucket that Spark has chosen at the time.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class Job:
     Attributes:
         binding: what is run.
         config: the backend.
-        labels: of all buckets, in their order.
+        labels: the labels of all buckets, in their order.
         watermark_rule: how close times follow from the watermark.
         savepoint: what a query without a checkpoint starts from.
         requests: to forget keys; None if the query looks for none.

@@ -24,7 +24,7 @@ class BucketProcessor(StatefulProcessor):
 
     Args:
         job: what is run.
-        name: of the operator, in errors and in the log.
+        name: the name of the operator, in errors and in the log.
     """
 
     def __init__(self, job: "Job", name: str) -> None:
