@@ -307,6 +307,13 @@ MUTATIONS = (
         _LATE,
     ),
     Mutation(
+        "when a chain is quiet",
+        "moved = self._follows and self.call.watermark_ms != self.progress.last_watermark_ms",
+        "moved = False",
+        "With idle in a chain, rows of the first operator are late for the second while a backlog is read.",
+        _LATE,
+    ),
+    Mutation(
         "which files of a savepoint a bucket reads",
         "if low < file.high and file.low < high]",
         "if low < file.high and file.low <= low]",

@@ -145,6 +145,8 @@ class StreamClock(BatchClock):
         return Progress(
             timer=max(self._reached_ms, self._expected_ms) + 1,
             last_active_ms=self._last_active_ms,
+            last_clock_ms=self.call.now_ms if self._follows else None,
+            last_watermark_ms=self.call.watermark_ms if self._follows else None,
             behind=None if self.rule.chained else self.rule.behind_us,
             inputs=self._inputs,
         )
@@ -188,20 +190,31 @@ class StreamClock(BatchClock):
 
     @property
     def _last_active_ms(self) -> int | None:
-        """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none."""
+        """The clock of the last batch with records; that of the first one that the bucket worked in, if there was none.
+
+        In a chain, the operators before this one may read records for long before they emit a row: the watermark tells of them.
+        """
         if self.rule.idle_ms is None:
             return None
         before = self.progress.last_active_ms
-        return self.call.now_ms if self.call.arrived or before is None else before
+        moved = self._follows and self.call.watermark_ms != self.progress.last_watermark_ms
+        return self.call.now_ms if self.call.arrived or moved or before is None else before
+
+    @property
+    def _follows(self) -> bool:
+        """Whether the clock closes windows of what other operators of the query emit."""
+        return self.rule.chained and self.rule.idle_ms is not None
 
     @property
     def _idle_close_time(self) -> int:
         """The close time that follows from the clock: now - max(idle, grace), once the stream is quiet.
 
-        A record that grace allows for may come after an outage that was longer than `idle`.
+        A record that grace allows for may come after an outage that was longer than `idle`. In a chain, the clock is that of
+        the batch before: whether the operators before this one have records in a batch shows in the watermark of the next one.
         """
-        active_ms, idle_ms, now_ms = self._last_active_ms, self.rule.idle_ms, self.call.now_ms
-        if active_ms is None or idle_ms is None or now_ms - active_ms < idle_ms:
+        active_ms, idle_ms = self._last_active_ms, self.rule.idle_ms
+        now_ms = self.progress.last_clock_ms if self._follows else self.call.now_ms
+        if active_ms is None or idle_ms is None or now_ms is None or now_ms - active_ms < idle_ms:
             return FAR_PAST
         return (now_ms * 1_000 - max(idle_ms * 1_000, self.rule.open_us)) // self.tick_us
 

@@ -39,6 +39,8 @@ class Progress:
         buckets: for a query, the number of its buckets.
         timer: for a query, the event-time timer that is set for the bucket, in milliseconds, or None.
         last_active_ms: for a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
+        last_clock_ms, last_watermark_ms: for such a query, if the operator reads the rows of another one, the clock and the
+            watermark of the last batch, in milliseconds.
         behind: for a query whose records come straight from a source, how far its close time is behind Spark's watermark, in
             microseconds, as `close_time_at` takes it. None for an operator that reads the rows of another one: what is late
             follows from the watermark of the batch before, so that its own close time counts.
@@ -60,6 +62,8 @@ class Progress:
     buckets: int | None = None
     timer: int | None = None
     last_active_ms: int | None = None
+    last_clock_ms: int | None = None
+    last_watermark_ms: int | None = None
     behind: int | None = None
     stream_time: int | None = None
     max_event_time: int | None = None
@@ -95,6 +99,8 @@ class Progress:
         }
         later = {
             "active": self.last_active_ms,
+            "clock": self.last_clock_ms,
+            "watermark": self.last_watermark_ms,
             "sequence": self.sequence or None,
             "keys": self.keys or None,
             "behind": self.behind,
@@ -123,6 +129,8 @@ class Progress:
                 buckets=_optional(plain.get("buckets")),
                 timer=_optional(plain.get("timer")),
                 last_active_ms=_optional(plain.get("active")),
+                last_clock_ms=_optional(plain.get("clock")),
+                last_watermark_ms=_optional(plain.get("watermark")),
                 behind=_optional(plain.get("behind")),
                 stream_time=_optional(plain.get("stream_time")),
                 max_event_time=_optional(plain.get("highest")),

@@ -27,9 +27,9 @@ from operators.spark.base.inside import (
 )
 from operators.spark.base.quoting import quote
 
-_BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN, _CLOSED = (
+_BEHIND, _OUR_DELAY, _UPDATES, _UNBOUNDED, _OPEN, _IDLE, _CLOSED = (
     f"stateful_windows.{name}"
-    for name in ("behindUs", "delayMs", "updates", "unbounded", "openUs", "closedUs")
+    for name in ("behindUs", "delayMs", "updates", "unbounded", "openUs", "idleMs", "closedUs")
 )
 ONLY_INPUT = ""
 """Name of an operator's input where there is one."""
@@ -52,6 +52,7 @@ class Incoming:
         effective_delay_ms: delay of the watermark in effect.
         open_us: how far behind the clock the operators before this one leave windows open because of their `idle`, in
             microseconds; 0 if they have none.
+        earlier_idle_ms: the longest `idle` of the operators before this one, in milliseconds; 0 if they have none.
         shuffled: whether rows may arrive in any order, since a shuffle lies below.
         markers: for several inputs, the column that is true in the rows of each, in the order of `watermark_rule.delays_us`.
     """
@@ -60,6 +61,7 @@ class Incoming:
     delay_ms: int | None
     effective_delay_ms: int
     open_us: int = 0
+    earlier_idle_ms: int = 0
     shuffled: bool = False
     markers: tuple[str, ...] = ()
 
@@ -70,11 +72,15 @@ class Incoming:
         )
 
     def with_idle(self, idle_ms: int | None) -> "Incoming":
-        """Return the event time of a stream whose windows the clock closes, too, when it is quiet for this long."""
+        """Return the event time of a stream whose windows the clock closes, too, when it is quiet for this long.
+
+        In a chain, it is quiet for an operator when it is quiet for those before, which may emit rows until then.
+        """
         if idle_ms is None:
             return self
         behind_us = self.watermark_rule.behind_us if self.watermark_rule.chained else 0
         open_us = max(self.effective_delay_ms * 1_000, self.open_us) + behind_us
+        idle_ms = max(idle_ms, self.earlier_idle_ms)
         return replace(self, watermark_rule=replace(self.watermark_rule, idle_ms=idle_ms, open_us=open_us))
 
     @property
@@ -105,6 +111,7 @@ class Incoming:
             None,
             max(part.effective_delay_ms for part in each),
             max(part.open_us for part in each),
+            max(part.earlier_idle_ms for part in each),
             any(part.shuffled for part in each),
             tuple(markers[name] for name in parts),
         )
@@ -181,7 +188,7 @@ def _incoming(
     rule = WatermarkRule(True, behind + max(0, grace_us - delay_ms * 1_000))
     if ours and _CLOSED in metadata and not any(has_several_inputs(name) for _, name in nodes):
         rule = replace(rule, delays_us=((ONLY_INPUT, -metadata[_CLOSED]),))
-    return Incoming(rule, None, delay_ms, metadata.get(_OPEN, 0))
+    return Incoming(rule, None, delay_ms, metadata.get(_OPEN, 0), metadata.get(_IDLE, 0))
 
 
 def direct(grace_ms: int) -> Incoming:
@@ -275,6 +282,7 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
     said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.effective_delay_ms}
     if input_.left_open_us:
         said[_OPEN] = input_.left_open_us
+        said[_IDLE] = input_.watermark_rule.idle_ms or input_.earlier_idle_ms
     if time.closed and not input_.left_open_us:
         # The close time is not before any row that was emitted, and the watermark is a tick before it.
         said[_CLOSED] = input_.watermark_rule.behind_us - _TICK_OF_SPARK_US

@@ -1,5 +1,7 @@
 """How close times follow from a watermark: those of a stream are those of the local runner, to the millisecond."""
 
+from dataclasses import replace
+
 import pytest
 
 from operators.columns.records import FAR_PAST
@@ -54,6 +56,32 @@ def test_the_clock_never_shortens_grace(idle_ms: int, grace_ms: int, tick_us: in
     assert (now_ms - max(idle_ms, grace_ms)) * 1_000 // tick_us == closed
     # A record with the time of the clock would close no less.
     assert closed <= close_times(rule, now_ms - grace_ms - 1, tick_us)[1]
+
+
+def chained_batches(rule: WatermarkRule, *calls: Call) -> list[int]:
+    """The close times of calls without rows, one batch after the other, for an operator that reads the rows of another one."""
+    progress, closed = Progress(), []
+    for call in calls:
+        clock = StreamClock(progress, rule, call, 1_000)
+        closed.append(clock.close_times[1])
+        progress = replace(clock.after, close_time=closed[-1])
+        progress = Progress.from_plain(replace(progress, buckets=1).plain())
+    return closed
+
+
+def test_in_a_chain_it_is_not_quiet_while_the_watermark_moves() -> None:
+    """The first operator reads a backlog, and emits nothing for long: the clock of the second one closes nothing."""
+    rule = WatermarkRule(chained=True, idle_ms=1_000)
+    backlog = [Call(100 * step, HIGHEST_MS + 10_000 * step) for step in range(1, 5)]
+    assert [call.watermark_ms + 1 for call in backlog] == chained_batches(rule, *backlog)
+    # Whether the first one has records in a batch shows in the next one: the clock of the batch before counts.
+    quiet = [Call(400, HIGHEST_MS + 40_000 + after) for after in (1_500, 3_000)]
+    assert [401, HIGHEST_MS + 40_500] == chained_batches(rule, *backlog, *quiet)[4:]
+    again = Call(500, HIGHEST_MS + 50_000)
+    found = chained_batches(rule, *backlog, *quiet, again, replace(again, now_ms=HIGHEST_MS + 60_000))
+    assert [HIGHEST_MS + 40_500] * 2 == found[-2:], (
+        "the watermark is behind what the clock has closed, and moves"
+    )
 
 
 def test_a_local_runner_closes_by_the_slowest_input_and_never_goes_back() -> None:

@@ -162,6 +162,31 @@ def test_in_a_chain_the_clock_leaves_open_what_the_first_operator_may_still_emit
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("buckets", [1, soak(3)])
+def test_in_a_chain_the_clock_waits_while_the_first_operator_reads_a_backlog(
+    spark: SparkSession, tmp_path: Path, buckets: int
+) -> None:
+    """Records of days ago come one file at a time, and the first windows are open: none of them is late for the second."""
+    first = TumblingWindows("1 day").group_by("k").aggregate(n=agg.count())
+    second = TumblingWindows("2 days").group_by("k").aggregate(n=agg.sum("n"))
+    with_idle: dict[str, Any] = {"idle": "1 second", "options": {"state.buckets": buckets}}
+    (tmp_path / "in").mkdir()
+    inner = first.apply(stream(spark, tmp_path / "in"), "at", name="inner", **with_idle)
+    out = second.apply(inner.select("k", "n", "window.end"), "end", name="outer", **with_idle)
+    day, late = 24 * 60, 0
+    begin = (int(time.time()) // 86_400 - 10) * 86_400
+    for number, minutes in enumerate((10, 20, 30, 4 * day)):
+        at = pa.array([(begin + 60 * minutes) * 1_000_000], pa.timestamp("us", "UTC"))
+        write_numbered(pa.table({"k": ["a"], "at": at, "v": [1], "x": [1.0]}), tmp_path / "in", number)
+        late += counted(run(out, tmp_path), "outer_out", "late")
+        time.sleep(1.5)
+    run(out, tmp_path)
+    assert late == 0
+    found = spark.read.schema(out.schema).parquet(str(tmp_path / "out"))
+    assert 3 in [row["n"] for row in found.collect()]
+
+
+@pytest.mark.slow
 def test_the_number_of_buckets_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """One bucket or five, of which some have no state when the clock closes windows: the same rows, and the same late ones."""
     first = TumblingWindows("10 minutes", grace="1 hour").group_by("k").aggregate(n=agg.count())
@@ -200,7 +225,7 @@ def test_a_chain_drains_operator_by_operator(spark: SparkSession, source: Path, 
         inner = first.apply(df, "at", name="inner", **idle).select("k", "n", "window.end")
         return second.apply(inner, "end", name="outer", **idle)
 
-    for _ in range(3):
+    for _ in range(5):  # The second operator closes windows by the clock of the batch before.
         run(chained(stream(spark, source), idle=IDLE), tmp_path)
         time.sleep(QUIET_S)
     out = spark.read.schema(chained(whole(spark, source)).schema).parquet(str(tmp_path / "out"))
