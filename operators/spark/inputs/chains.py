@@ -282,7 +282,8 @@ def _metadata(time: OutputTime, input_: Incoming, tick_us: int) -> dict[str, Any
     said: dict[str, Any] = {_BEHIND: behind, _OUR_DELAY: input_.effective_delay_ms}
     if input_.left_open_us:
         said[_OPEN] = input_.left_open_us
-        said[_IDLE] = input_.watermark_rule.idle_ms or input_.earlier_idle_ms
+    if idle_ms := input_.watermark_rule.idle_ms or input_.earlier_idle_ms:
+        said[_IDLE] = idle_ms
     if time.closed and not input_.left_open_us:
         # The close time is not before any row that was emitted, and the watermark is a tick before it.
         said[_CLOSED] = input_.watermark_rule.behind_us - _TICK_OF_SPARK_US

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from operators.columns.records import FAR_PAST
 from operators.runtime.batch_clock import Call, LocalClock, StreamClock
+from operators.runtime.binding import OutputTime
 from operators.runtime.watermark_rule import WatermarkRule
-from operators.spark.inputs.chains import direct
+from operators.spark.inputs.chains import Incoming, direct, mark_times
 from state_backends.durability.progress import Progress
 
 HIGHEST_MS, GRACE_MS = 1_700_000_000_000, 10
@@ -82,6 +84,17 @@ def test_in_a_chain_it_is_not_quiet_while_the_watermark_moves() -> None:
     assert [HIGHEST_MS + 40_500] * 2 == found[-2:], (
         "the watermark is behind what the clock has closed, and moves"
     )
+
+
+@pytest.mark.parametrize(("idle_ms", "expected"), [(3_000, 3_000), (None, 2_000), (1_000, 2_000)])
+@pytest.mark.parametrize("behind_us", [0, 9_000_000])
+def test_operators_after_it_know_the_longest_idle(behind_us: int, idle_ms: int | None, expected: int) -> None:
+    """Also where rows lie so far behind that the clock leaves nothing open for them."""
+    rule = WatermarkRule(True, behind_us)
+    input_ = Incoming(rule, None, 0, earlier_idle_ms=2_000).with_idle(idle_ms)
+    schema = StructType([StructField("end", TimestampType())])
+    (marked,) = mark_times(schema, [OutputTime("end", None, 0)], input_, 1_000)
+    assert expected == marked.metadata["stateful_windows.idleMs"]
 
 
 def test_a_local_runner_closes_by_the_slowest_input_and_never_goes_back() -> None:
