@@ -127,7 +127,8 @@ filled(Path(sys.argv[1]), BUCKET)
 HOLDS = {
     "a process for state": "from operators.spark.replicas.state_process import main; "
     "import os; main('key', str(os.getpid()), '', lambda name: print(name, flush=True))",
-    "a worker": "print('ready', flush=True); input(); filled(Path(sys.argv[1]), BUCKET); sys.stdin.read()",
+    "a worker": "print('ready', flush=True); input(); filled(Path(sys.argv[1]), BUCKET); "
+    "print('filled', flush=True); sys.stdin.read()",
     "one that is killed": "print('ready', flush=True); sys.stdin.read()",
 }
 
@@ -166,7 +167,8 @@ def test_a_copy_of_another_process_goes_when_keys_are_forgotten(tmp_path: Path, 
             (theirs / "of the first").touch()  # A new folder may have the inode of the old one.
             process.stdin.write("\n")
             process.stdin.flush()
-            until(lambda: not (theirs / "of the first").exists())
+            assert "filled\n" == process.stdout.readline()
+            assert not (theirs / "of the first").exists()
         elif holder == "a process for state":
             until(lambda: not theirs.exists())
         process.kill()
