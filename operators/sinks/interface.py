@@ -64,7 +64,8 @@ class WrittenBatch:
 
     Attributes:
         number: the number of the batch.
-        fingerprint: of its `Changes`; None if the table does not have it, since an earlier version wrote the batch.
+        fingerprint: the fingerprint of its `Changes`; None if the table does not have it, since an earlier version wrote the
+            batch.
     """
 
     number: int

@@ -41,7 +41,7 @@ class KafkaSink(Sink):
     Args:
         servers: where to connect first, such as "kafka1:9092,kafka2:9092".
         topic: name of the topic.
-        partitions: of a topic that the first batch creates, compacted, if it does not exist. By default it has to exist.
+        partitions: how many partitions the topic gets if the first batch creates it, compacted. By default it has to exist.
         value: a column of bytes or text that is each message's value, such as what `to_avro` makes; by default the value is the
             row as JSON.
         partition_by: "keys", or "message": then the partition follows from the whole message key, as a Java client that knows

@@ -23,7 +23,8 @@ class Form:
     """The form in which the states of all buckets are read.
 
     Attributes:
-        schema: of the entries; the grace is that of the bucket that has come furthest, the segments are those of one bucket.
+        schema: the schema of the entries; the grace is that of the bucket that has come furthest, the segments are those of one
+            bucket.
         identity: what the state depends on, as far as all buckets say it.
     """
 

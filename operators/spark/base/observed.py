@@ -23,9 +23,10 @@ def observed(df: DataFrame, name: str, metrics: Sequence[str], largest: int = 0)
 
     Args:
         df: has arrays of bigint in this column, or null: who counted, a number above 0, and the value of each metric.
-        name: of the row that Spark reports. It has one value, `counts`: a map of the totals by metric, 0 without arrays.
+        name: the name of the row that Spark reports. It has one value, `counts`: a map of the totals by metric, 0 without
+            arrays.
         metrics: their names.
-        largest: of so many, the first ones, the total is the largest value; of the others, it is the sum.
+        largest: how many metrics, from the first on, have the largest value as their total; the others have the sum.
     """
     return df.observe(name, totals(metrics, largest).alias(COUNTS))
 
