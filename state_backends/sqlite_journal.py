@@ -96,7 +96,7 @@ class SqliteJournal:
         except sqlite3.OperationalError as error:
             raise StateError(
                 f"cannot read or write the journal {self._path}: {error}. If another process uses it, stop that process. "
-                "Otherwise make sure that the disk has free space, and that the file and its directory are writable"
+                "Otherwise make sure that the disk works and has free space, and that the file and its directory are writable"
             ) from error
         except sqlite3.DatabaseError as error:
             if type(error) is not sqlite3.DatabaseError:

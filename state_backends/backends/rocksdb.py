@@ -21,6 +21,7 @@ from rocksdict import WriteBatch as RocksWriteBatch
 from serializers import CorruptDataError
 from serializers.arrays import fill
 from state_backends.backends.page_names import page_keys, page_names
+from state_backends.backends.rocksdb_manifest import check_manifest
 from state_backends.backends.rocksdb_options import KNOWN_OPTIONS, rocks_options
 from state_backends.chunks import Chunk, before, chunks, key_chunks
 from state_backends.errors import DamagedCopyError, StateError, is_of_disk
@@ -83,6 +84,7 @@ class RocksDBBackend(StateBackend):
         options = rocks_options(self._options)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
+            check_manifest(self._directory)
             self._db: Any = Rdict(str(self._directory), options)
         except Exception as error:
             raise _error_of(error)(
@@ -305,6 +307,7 @@ class RocksDBBackend(StateBackend):
         RocksDB reads a list that was cut or has zeros as the list of an earlier state.
         """
         try:
+            check_manifest(directory)
             db = Rdict(
                 str(directory),
                 rocks_options(self._options),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.everybyte import EveryByte, Scene, every_case, scenes
+from tests.faults.everybyte import EveryByte, Scene, damaged, every_case, scenes
 
 SAMPLE = 120
 
@@ -40,6 +40,25 @@ def test_a_damaged_byte_gives_an_error_or_the_right_rows(
     torment.run(random.Random(seed).sample(every_case(scene), SAMPLE))
     assert not torment.failures
     assert torment.outcomes["refused"] or torment.outcomes["right"]
+
+
+@pytest.mark.slow
+def test_a_list_of_files_that_claims_to_be_of_a_recycled_log(
+    every_scene: dict[str, Scene], tmp_path: Path
+) -> None:
+    """RocksDB would read such a list without end. The copy is rebuilt."""
+    scene = every_scene["rocksdb, the local copy, journal"]
+    path = next(path for path in scene.files() if path.name.startswith("MANIFEST-"))
+    data = path.read_bytes()
+    cases = [
+        (path, "flipped", at)
+        for at in range(len(data))
+        if damaged(data, "flipped", at)[at] == 5 and data[at] == 1
+    ]
+    torment = EveryByte(scene, tmp_path / "copy")
+    torment.run(cases)
+    assert cases
+    assert not torment.failures
 
 
 @pytest.mark.slow

@@ -107,7 +107,8 @@ def test_full_disk_leaves_the_last_commit(path: Path, sqlite_journal: SqliteJour
     sqlite_journal._db.execute("PRAGMA max_page_count = 30")
     sqlite_journal.put("b", b"lost too")
     with pytest.raises(
-        StateError, match=r"cannot read or write the journal .*full.* make sure that the disk has free space"
+        StateError,
+        match=r"cannot read or write the journal .*full.* make sure that the disk works and has free space",
     ):
         sqlite_journal.put("a", bytes(1 << 20))
     sqlite_journal.rollback()

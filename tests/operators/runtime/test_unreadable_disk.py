@@ -1,4 +1,4 @@
-"""A disk that answers read errors: a library is loaded before the process's own, so that reads of RocksDB's tables fail."""
+"""A disk that answers read errors: a library is loaded before the process's own, so that reads of some files fail."""
 
 # ruff: noqa: T201 - a process that answers
 
@@ -17,6 +17,7 @@ from operators import aggregates as agg
 from state_backends import StateError
 
 KEYS, LATER = 2_000, 10**9
+ROWS = sorted([f"key {n}", 2, 2 * n] for n in range(KEYS))
 LIBRARY = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,11 +28,12 @@ LIBRARY = """
 #include <unistd.h>
 
 static int fails(int file) {
-    const char *sign = getenv("READS_FAIL_WHILE");
+    const char *sign = getenv("READS_FAIL_WHILE"), *end = getenv("READS_FAIL_OF");
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-    ssize_t length = readlink(link, path, sizeof path);
-    if (!sign || access(sign, F_OK) || length < 4 || memcmp(path + length - 4, ".sst", 4)) return 0;
+    ssize_t length = readlink(link, path, sizeof path), suffix = end ? strlen(end) : 0;
+    if (!sign || !suffix || access(sign, F_OK) || length < suffix) return 0;
+    if (memcmp(path + length - suffix, end, suffix)) return 0;
     if (strstr(sign, "once")) unlink(sign);
     errno = EIO;
     return 1;
@@ -49,7 +51,7 @@ ssize_t pread64(int file, void *to, size_t size, off64_t at) {
     return fails(file) ? -1 : real(file, to, size, at);
 }
 """
-"""Reads of a table fail as long as a file is there; if its name has "once", the first one removes it."""
+"""Reads of files whose name ends as asked fail while a sign is there; a sign with "once" in its name fails one read."""
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +93,42 @@ def main(folder: Path, sign: Path, snapshots: str) -> None:
             return
 
 
-@pytest.mark.parametrize("sign", ["once", "always"])
-@pytest.mark.parametrize("snapshots", [False, True])
-def test_reads_that_fail_lose_no_row(library: Path, tmp_path: Path, sign: str, *, snapshots: bool) -> None:
-    """The copy is rebuilt. If that one cannot be read, either, the batch fails and says so; with another disk it goes on."""
-    folders = [tmp_path / "state", tmp_path / sign, tmp_path / "snapshots" if snapshots else ""]
+def run(
+    library: Path, failing: str, folder: Path, sign: str, snapshots: str | Path = ""
+) -> tuple[list[str], object, str]:
+    """Run main in a process of its own; return the errors, the rows and the log."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.operators.runtime.test_unreadable_disk", *map(str, folders)],
-        env={**os.environ, "LD_PRELOAD": str(library), "READS_FAIL_WHILE": str(folders[1])},
+        [sys.executable, "-m", __spec__.name, str(folder / "state"), str(folder / sign), str(snapshots)],
+        env={
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "READS_FAIL_WHILE": str(folder / sign),
+            "READS_FAIL_OF": failing,
+        },
         capture_output=True,
         text=True,
         check=True,
     )
     *errors, rows = map(json.loads, done.stdout.splitlines())
-    assert rows == sorted([f"key {n}", 2, 2 * n] for n in range(KEYS))
-    assert "Input/output error" in done.stderr
+    return errors, rows, done.stderr
+
+
+def test_a_journal_that_cannot_be_read_is_named(library: Path, tmp_path: Path) -> None:
+    """SQLite's read errors end the batch with the journal's name. Nothing is lost: with another disk it goes on."""
+    errors, rows, _ = run(library, "journal", tmp_path, "always")
+    assert rows == ROWS
+    assert len(errors) == 1
+    assert f"cannot read or write the journal {tmp_path / 'state'}" in errors[0]
+    assert "disk I/O error" in errors[0]
+
+
+@pytest.mark.parametrize("sign", ["once", "always"])
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_reads_that_fail_lose_no_row(library: Path, tmp_path: Path, sign: str, *, snapshots: bool) -> None:
+    """The copy is rebuilt. If that one cannot be read, either, the batch fails and says so; with another disk it goes on."""
+    errors, rows, log = run(library, ".sst", tmp_path, sign, tmp_path / "snapshots" if snapshots else "")
+    assert rows == ROWS
+    assert "Input/output error" in log
     assert len(errors) == (snapshots and sign == "always")
     for error in errors:
         assert error.startswith("a local copy was damaged again right after it was rebuilt: ")

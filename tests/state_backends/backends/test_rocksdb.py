@@ -17,6 +17,7 @@ from serializers import CorruptDataError
 from state_backends import StateError, WriteBatch
 from state_backends.backends.rocksdb import RocksDBBackend, segment_of, segment_prefix
 from state_backends.contract import AWKWARD_SEGMENTS, assert_holds, crash_state
+from state_backends.errors import DamagedCopyError
 
 ROOT = Path(__file__).parents[3]
 
@@ -181,6 +182,47 @@ def test_damaged_directory_is_refused(tmp_path: Path) -> None:
         StateError, match=f"cannot open {tmp_path}.*delete the directory: the state is restored"
     ):
         RocksDBBackend.open(tmp_path, {})
+
+
+@pytest.mark.parametrize("kind", [5, 6, 7, 8, 11, 200])
+def test_a_list_from_which_rocksdb_does_not_come_back_is_damage(tmp_path: Path, kind: int) -> None:
+    """RocksDB reads a record of a recycled log without end, behind others. It is not asked to: the copy is rebuilt."""
+    rng = random.Random(kind)
+    with opened(tmp_path / "store") as backend:
+        for n in range(300):  # More than a block of 32 KiB.
+            backend.write(WriteBatch(puts={0: {rng.randbytes(200): b"1"}}), b"v%d" % n)
+            backend._act(backend._db.flush)
+    (path,) = (tmp_path / "store").glob("MANIFEST-*")
+    data = path.read_bytes()
+    types = manifest_types(data)
+    assert len(data) > 32 << 10
+    for at in (types[1], rng.choice(types), types[-1]):
+        path.write_bytes(data[:at] + bytes([kind]) + data[at + 1 :])
+        with pytest.raises(
+            DamagedCopyError, match=f"{path.name} has a record of type {kind} at byte {at - 6}"
+        ):
+            RocksDBBackend.open(tmp_path / "store", {})
+    path.write_bytes(data)
+    with opened(tmp_path / "store") as backend:
+        backend.snapshot(tmp_path / "snapshot")
+        files = [file.name for file in (tmp_path / "snapshot").iterdir()]
+        backend.check_snapshot(tmp_path / "snapshot", files)
+        (copied,) = (tmp_path / "snapshot").glob("MANIFEST-*")
+        copied.write_bytes(data[: types[1]] + bytes([kind]) + data[types[1] + 1 :])
+        with pytest.raises(DamagedCopyError, match=f"has a record of type {kind}"):
+            backend.check_snapshot(tmp_path / "snapshot", files)
+
+
+def manifest_types(data: bytes) -> list[int]:
+    """Return where the types of records stand in a list of files."""
+    found, at = [], 0
+    while at + 7 <= len(data):
+        if at % (32 << 10) > (32 << 10) - 7:  # What is left of a block is too short for a header.
+            at += -at % (32 << 10)
+            continue
+        found.append(at + 6)
+        at += 7 + int.from_bytes(data[at + 4 : at + 6], "little")
+    return found
 
 
 def test_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
