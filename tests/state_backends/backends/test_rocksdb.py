@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,18 +186,14 @@ def test_damaged_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [5, 6, 7, 8, 11, 200])
-def test_a_list_from_which_rocksdb_does_not_come_back_is_damage(tmp_path: Path, kind: int) -> None:
+def test_a_list_from_which_rocksdb_does_not_come_back_is_damage(
+    long_list: Path, tmp_path: Path, kind: int
+) -> None:
     """RocksDB reads a record of a recycled log without end, behind others. It is not asked to: the copy is rebuilt."""
-    rng = random.Random(kind)
-    with opened(tmp_path / "store") as backend:
-        for n in range(300):  # More than a block of 32 KiB.
-            backend.write(WriteBatch(puts={0: {rng.randbytes(200): b"1"}}), b"v%d" % n)
-            backend._act(backend._db.flush)
-    (path,) = (tmp_path / "store").glob("MANIFEST-*")
+    path = copied_manifest(long_list, tmp_path / "store")
     data = path.read_bytes()
     types = manifest_types(data)
-    assert len(data) > 32 << 10
-    for at in (types[1], rng.choice(types), types[-1]):
+    for at in (types[1], random.Random(kind).choice(types), types[-1]):
         path.write_bytes(data[:at] + bytes([kind]) + data[at + 1 :])
         with pytest.raises(
             DamagedCopyError, match=f"{path.name} has a record of type {kind} at byte {at - 6}"
@@ -211,6 +208,40 @@ def test_a_list_from_which_rocksdb_does_not_come_back_is_damage(tmp_path: Path, 
         copied.write_bytes(data[: types[1]] + bytes([kind]) + data[types[1] + 1 :])
         with pytest.raises(DamagedCopyError, match=f"has a record of type {kind}"):
             backend.check_snapshot(tmp_path / "snapshot", files)
+
+
+@pytest.mark.parametrize("size", [7, 512, 4096])
+def test_zeros_inside_a_list_of_files_are_damage(long_list: Path, tmp_path: Path, size: int) -> None:
+    """RocksDB would go on with the next block, and have none of the files that this one lists."""
+    path = copied_manifest(long_list, tmp_path / "store")
+    data = path.read_bytes()
+    at = manifest_types(data)[20] - 6
+    path.write_bytes(data[:at] + bytes(size) + data[at + size :])
+    with pytest.raises(DamagedCopyError, match=f"{path.name} has zeros at byte {at}, before other records"):
+        RocksDBBackend.open(tmp_path / "store", {})
+    path.write_bytes(data + bytes(64 << 10))  # as space that RocksDB reserves
+    with opened(tmp_path / "store") as backend:
+        assert len(list(backend.iterate(0))) == 300
+
+
+@pytest.fixture(scope="module")
+def long_list(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database whose list of files is longer than a block of 32 KiB."""
+    directory = tmp_path_factory.mktemp("long") / "store"
+    rng = random.Random(1)
+    with opened(directory) as backend:
+        for n in range(300):
+            backend.write(WriteBatch(puts={0: {rng.randbytes(200): b"1"}}), b"v%d" % n)
+            backend._act(backend._db.flush)
+    return directory
+
+
+def copied_manifest(directory: Path, to: Path) -> Path:
+    """Copy a database, and return the path of the copy's list of files."""
+    shutil.copytree(directory, to)
+    (path,) = to.glob("MANIFEST-*")
+    assert path.stat().st_size > 32 << 10
+    return path
 
 
 def manifest_types(data: bytes) -> list[int]:
