@@ -63,9 +63,30 @@ MUTATIONS = (
     ),
     Mutation(
         "the upper bound of hopping windows",
-        'place[lo] + (start + (self.size - self.pane) - time[lo]), "right")',
-        'place[lo] + (start + (self.size - self.pane) - time[lo]), "left")',
-        "The last record of a hopping window is not in it, if it lies in the window's last pane.",
+        'hi = np.searchsorted(place, place[lo] + (end - time[lo]), "left")',
+        'hi = np.searchsorted(place, place[lo] + (end - time[lo]), "right")',
+        "A hopping window has the records of the pane that begins at its end.",
+        _BOUNDS,
+    ),
+    Mutation(
+        "the local time that a clock has reached before it goes back",
+        "return np.maximum(time + ahead[at], reached[at] - 1) + away",
+        "return time + ahead[at] + away",
+        "Where clocks go back over midnight, records of an hour are in the window of the day before, which has ended.",
+        _BOUNDS,
+    ),
+    Mutation(
+        "days that a clock leaves out",
+        "return (start == end) | (start == self.start(number + 1)) | (end == self.end(number - 1))",
+        "return start == end",
+        "Two windows of a key have the same start, in Samoa in December 2011.",
+        _BOUNDS,
+    ),
+    Mutation(
+        "the last Sunday of a month",
+        "days = np.where(days >= after, days - 7, days)",
+        "days = np.where(days > after, days - 7, days)",
+        "Summer time begins a week late in some years, decades ahead.",
         _BOUNDS,
     ),
     Mutation(

@@ -23,7 +23,7 @@ from operators.definitions.results import check_computes, check_named, inputs_of
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, OutputTime, segment_length
-from operators.runtime.inputs import Inputs, clock_of
+from operators.runtime.inputs import Inputs, check_clock, clock_of
 from operators.steps.emission import OutputSchema, bind_aggregates
 from operators.steps.plan import Plan
 from state_backends import StateConfig, resolve
@@ -60,6 +60,10 @@ class WindowDefinition(Protocol):
 
     def with_gap_column(self, name: str) -> "WindowDefinition":
         """Return the definition with each record's gap in this column."""
+
+    @property
+    def local_clock(self) -> str | None:
+        """The zone whose calendar the windows are in, if there is one."""
 
     @property
     def retracts(self) -> bool:
@@ -201,6 +205,7 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
         clock = self.clock or clock_of(types[event_time])
+        check_clock(windows.local_clock, clock, event_time)
         inputs = Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, gap, clock=clock)
         return Binding(
             plan,

@@ -9,6 +9,7 @@ from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import is_column
 from operators.definitions.aggregation import WindowedAggregation
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
+from operators.definitions.timetables import timetable
 from operators.engines.fold_engine import FoldPlan
 from operators.engines.pane_engine import PanePlan
 from operators.engines.sessions import SessionPlan
@@ -17,6 +18,7 @@ from operators.kinds.fold_hopping import FoldedHopping
 from operators.kinds.fold_sliding import FoldedSliding
 from operators.kinds.hopping import Hopping
 from operators.kinds.sliding import Sliding
+from operators.kinds.timetables import Timetable
 from operators.runtime.binding import default_segment
 
 if TYPE_CHECKING:
@@ -44,6 +46,11 @@ class _Grouping:
     def with_gap_column(self, name: str) -> "SessionWindows":
         """Return the definition with each record's gap in this column; only sessions have one."""
         raise NotImplementedError(f"{type(self).__name__} have no gap, so that {name!r} cannot be one")
+
+    @property
+    def local_clock(self) -> str | None:
+        """The zone whose calendar the windows are in, if there is one."""
+        return None
 
     @property
     def retracts(self) -> bool:
@@ -128,11 +135,18 @@ class HoppingWindows(_Grouping):
         size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
         advance: from one window's start to the next one's, likewise; positive and at most `size`.
         grace: how long after its end a window still takes records, likewise; 0 or more.
-        offset: shifts all starts from multiples of `advance` since the epoch, as Spark's startTime; it may be negative.
+        offset: shifts all starts from multiples of `advance` since the epoch, as Spark's startTime; it may be negative. With
+            a zone, by the local clock: "6 hours" for days from six to six, "-1 day" for weeks from Sunday, "3 months" for years
+            from April; it is shorter than `advance`.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+        zone: a zone of the tz database, such as "Europe/Berlin" or "UTC", in whose calendar the windows are. Size and advance
+            are then whole numbers of days, weeks (from Monday), months, quarters or years: "1 day", "3 months". A boundary is
+            the earliest instant whose local time is that of the boundary or later. So a day may have 23 or 25 hours, and one
+            that the clock leaves out has no window.
 
     Raises:
-        DefinitionError: a length is invalid, too small, too large, or not a whole number of ticks.
+        DefinitionError: a length is invalid, too small, too large, or not a whole number of ticks; months without a zone, or
+            hours with one; the zone is unknown.
     """
 
     size: Duration
@@ -140,43 +154,36 @@ class HoppingWindows(_Grouping):
     grace: Duration = 0
     offset: Duration = 0
     tick: str = "1 ms"
-    size_ticks: int = field(init=False, repr=False)
-    advance_ticks: int = field(init=False, repr=False)
+    zone: str | None = None
     grace_ticks: int = field(init=False, repr=False)
-    offset_ticks: int = field(init=False, repr=False)
     tick_us: int = field(init=False, repr=False)
+    times: Timetable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
-        size, advance = (
-            ticks(self.size, tick_us, "size", 1),
-            ticks(self.advance, tick_us, "advance", 1),
-        )
-        if advance > size:
-            raise DefinitionError(
-                f"advance is {self.advance!r}, more than size {self.size!r}: records between two windows would be in neither"
-            )
-        object.__setattr__(self, "size_ticks", size)
-        object.__setattr__(self, "advance_ticks", advance)
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
-        object.__setattr__(self, "offset_ticks", ticks(self.offset, tick_us, "offset", None) % advance)
         object.__setattr__(self, "tick_us", tick_us)
+        object.__setattr__(self, "times", timetable(self.size, self.advance, self.offset, tick_us, self.zone))
 
     def plan(self, operations: tuple[Operation, ...], policy: str) -> PanePlan | FoldPlan:
         """Return what is computed for these operations: over panes, or window by window if one is a fold without merge."""
-        lengths, on_update = (self.size_ticks, self.advance_ticks, self.offset_ticks), policy == "on_update"
         if not all_combine(operations):
-            return FoldPlan(FoldedHopping(*lengths), on_update, operations)
-        return PanePlan(Hopping(*lengths), on_update, operations)
+            return FoldPlan(FoldedHopping(self.times), policy == "on_update", operations)
+        return PanePlan(Hopping(self.times), policy == "on_update", operations)
 
     @property
     def bounds_behind(self) -> tuple[int, int]:
         """By how many ticks start and end may lie before the close time of the batch before the one that emits a window."""
-        return self.size_ticks - 1, -1
+        return self.times.size - 1, -1
+
+    @property
+    def local_clock(self) -> str | None:
+        """The zone whose calendar the windows are in, if there is one."""
+        return self.zone
 
     def segment(self, operations: tuple[Operation, ...]) -> int:
         """Return the default length of a stored segment in ticks."""
-        return default_segment(self.size_ticks, self.size_ticks, self.grace_ticks, self.tick_us)
+        return default_segment(self.times.size, self.times.size, self.grace_ticks, self.tick_us)
 
 
 class TumblingWindows(HoppingWindows):
@@ -185,17 +192,27 @@ class TumblingWindows(HoppingWindows):
     Args:
         size: length: text such as "60 minutes" or "PT1H", a timedelta, or whole milliseconds; positive.
         grace: how long after its end a window still takes records, likewise; 0 or more.
-        offset: shifts all starts from multiples of `size` since the epoch, as Spark's startTime; it may be negative.
+        offset: shifts all starts from multiples of `size` since the epoch, as Spark's startTime; it may be negative. With a
+            zone, by the local clock, as for `HoppingWindows`.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
+        zone: a zone of the tz database in whose calendar the windows are: local days, weeks, months, quarters or years, as for
+            `HoppingWindows`.
 
     Raises:
-        DefinitionError: a length is invalid, too small, or not a whole number of ticks.
+        DefinitionError: as `HoppingWindows`.
     """
 
     __slots__ = ()
 
-    def __init__(self, size: Duration, grace: Duration = 0, offset: Duration = 0, tick: str = "1 ms") -> None:
-        super().__init__(size, size, grace, offset, tick)
+    def __init__(
+        self,
+        size: Duration,
+        grace: Duration = 0,
+        offset: Duration = 0,
+        tick: str = "1 ms",
+        zone: str | None = None,
+    ) -> None:
+        super().__init__(size, size, grace, offset, tick, zone)
 
 
 @dataclass(frozen=True, slots=True)

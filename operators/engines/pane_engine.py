@@ -60,6 +60,10 @@ class PanePlan(KindPlan):
         return self.kind.grid
 
     @property
+    def longest_pane(self) -> int:
+        return self.kind.longest_pane
+
+    @property
     def condenses(self) -> bool:
         """Whether a pane stands for a span of time, so that panes are few even if records are many."""
         return self.kind.condenses
@@ -154,15 +158,15 @@ class PaneEngine:
             last window                |--------------------|       ends before close_time
             pages            |read |read | sum | sum |read |read |
 
-        A page that all of them contain starts at `close_time` less the size or later, and ends before the last close time.
+        A page that all of them contain starts with the last of them or later, and ends before the last close time.
         Pages that the step writes, or sets the timers of, are read whole.
         """
         if self.plan.on_update:
             return [self.state.fetch(touched)]
-        since, parts = self._since, []
+        since, parts, whole_since = self._since, [], self.plan.kind.within_all(close_time)
         for segment, pages in self.state.pages(touched):
             held = self.state.hold(touched, segment, pages, [new])
-            inside = (pages.start >= close_time - self.plan.kind.size) & (pages.last < self.state.close_time)
+            inside = (pages.start >= whole_since) & (pages.last < self.state.close_time)
             summed = inside & ~held & self._sums.has(pages)
             others = ~held & ~summed & (pages.start < close_time)
             if summed.any():

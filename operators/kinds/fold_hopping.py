@@ -24,7 +24,7 @@ class FoldedHopping(Hops, FoldKind):
     head: ClassVar[tuple[tuple[str, str], ...]] = (("end", TIME),)
 
     def describe(self, tick_us: int) -> WindowsPart:
-        kept = self.size - self.dead_before(0), self.advance
+        kept = self.size, self.times.spacing
         return self._described(
             tick_us, ", window by window", ("a window with a record in it", "windows"), kept
         )
@@ -34,15 +34,15 @@ class FoldedHopping(Hops, FoldKind):
         return close_time
 
     def bounds(self, last_tick: Ints) -> tuple[Ints, Ints]:
-        return last_tick + 1 - self.size, last_tick + 1
+        return self.times.start(self.times.first_after(last_tick)), last_tick + 1
 
     def is_window(self, entries: Entries) -> Mask:
         """Return which entries are windows: all of them."""
         return np.ones(len(entries), bool)
 
     def fold(self, schema: FoldSchema, stored: Entries, records: Records, close_time: int) -> FoldedWindows:
-        lo, start = self.starts(records.key, records.time, 1, close_time)
-        last = start + (self.size - 1)
+        lo, number = self.numbers(records.key, records.time, close_time)
+        last = self.times.end(number) - 1
         hi = positions(records.key, records.time, records.key[lo], last, "right")
         nothing = np.zeros(len(stored), np.int64)
         key, last = np.concatenate([stored.key, records.key[lo]]), np.concatenate([stored.time, last])

@@ -1,46 +1,46 @@
 """Hopping and tumbling windows: where they lie in time, and which panes each contains.
 
-A pane covers as many ticks as the greatest common divisor of the window's size and advance, so that no window holds only a
-part of one. (Hazelcast Jet's sliding windows)
+A pane is as long as the greatest common divisor of the window's size and advance, so that no window holds only a part of one.
+(Hazelcast Jet's sliding windows)
 """
 
 from dataclasses import dataclass
-from math import gcd
 from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.columns.duration_text import length
 from operators.columns.ranges import Ints, Mask
-from operators.columns.records import FAR_PAST, NEVER
+from operators.columns.records import FAR_FUTURE, FAR_PAST, NEVER
+from operators.columns.zones import Zone
 from operators.kinds.bounds import distances
 from operators.kinds.described import WindowsPart
 from operators.kinds.kind import PaneKind, WindowKind, Windows
+from operators.kinds.timetables import Timetable
 
 
 @dataclass(frozen=True, slots=True)
 class Hops(WindowKind):
-    """Windows [start, start + size) that begin every `advance` ticks.
+    """Windows [start, end) by a timetable.
 
     Attributes:
-        size: window size in ticks.
-        advance: ticks from one window's start to the next one's, at most `size`.
-        offset: ticks from the epoch to the start of some window, from 0 to below `advance`.
+        times: when windows start and end.
     """
 
-    size: int
-    advance: int
-    offset: int
+    times: Timetable
     name: ClassVar[str] = "hopping"
 
     @property
+    def size(self) -> int:
+        """The most ticks that a window lasts."""
+        return self.times.size
+
+    @property
     def identity(self) -> dict[str, Any]:
-        return {
-            "windows": self.name,
-            "size in ticks": self.size,
-            "step in ticks": self.advance,
-            "offset in ticks": self.offset,
-        }
+        return {"windows": f"{self.times.adjective}{self.name}", **self.times.identity}
+
+    @property
+    def zone(self) -> Zone | None:
+        return self.times.zone
 
     @property
     def max_bound_offset(self) -> int:
@@ -61,12 +61,11 @@ class Hops(WindowKind):
             entry: what an entry is, and a plural noun for entries.
             kept: for how many ticks after its start an entry is kept, and by how many two of them are apart.
         """
-        size, step = length(self.size * tick_us), length(self.advance * tick_us)
+        size, step, _, since = self.times.texts(tick_us)
         name = f"tumbling windows of {size}" if size == step else f"hopping windows of {size} every {step}"
-        shifted = f", shifted by {length(self.offset * tick_us)}" if self.offset else ""
         return WindowsPart(
             f"{name}{title}",
-            f"[start, start + {size}), a start every {step} since the epoch{shifted}",
+            f"[start, start + {size}), a start every {step} {since}",
             "a record whose last window is closed",
             "a window whose end (exclusive) is at or before the close time",
             *entry,
@@ -75,30 +74,28 @@ class Hops(WindowKind):
             kept[1] * tick_us,
         )
 
-    def first_start(self, time: Ints) -> Ints:
-        """Return the first start of a window at each time or after it."""
-        return time + (self.offset - time) % self.advance
-
-    def last_start(self, time: Ints) -> Ints:
-        """Return the start of the last window that contains each time."""
-        return time - (time - self.offset) % self.advance
-
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
-        start = self.last_start(time)
-        return start, start + self.size
+        number = self.times.last_at(time)
+        return self.times.start(number), self.times.end(number)
 
     def late_before(self, close_time: int) -> int:
         """Return the first start of a window that is open at a close time: earlier times are in closed windows only."""
-        return int(self.first_start(np.asarray(close_time + 1 - self.size)))
+        return int(self.times.start(self._first_open(close_time))[0])
 
     def dead_before(self, close_time: int) -> int:
         """Return the time before which every window is closed."""
         return self.late_before(close_time)
 
-    def starts(
-        self, key: Ints, time: Ints, length: int, since: int, before: int | None = None
-    ) -> tuple[Ints, Ints]:
-        """Return every window that contains slices of time: the row of the first slice in it, and its start.
+    def stored_span(self, close_time: int, latest: int) -> tuple[int, int]:
+        _, end = self.last_window(np.array([max(close_time, latest)]))
+        return self.late_before(close_time), int(end[0])
+
+    def _first_open(self, close_time: int) -> Ints:
+        """The first window that is open at a close time, in an array."""
+        return self.times.first_after(np.array([min(max(close_time, FAR_PAST), FAR_FUTURE)]))
+
+    def numbers(self, key: Ints, time: Ints, since: int, before: int | None = None) -> tuple[Ints, Ints]:
+        """Return every window that contains slices of time: the row of the first slice in it, and its number.
 
         A window is returned once, for the first slice that it contains:
 
@@ -110,22 +107,23 @@ class Hops(WindowKind):
                                                 |-----|   of c
 
         Args:
-            key, time: shape (n,), int64: key and start of each slice, sorted.
-            length: the length of a slice in ticks; no window contains only a part of one.
+            key, time: shape (n,), int64: key and start of each slice, sorted; no window contains only a part of one.
             since: a close time; windows that it closes are left out.
             before: a close time; windows that are still open at it are left out. By default all are returned.
 
         Cost: O(slices + windows).
         """
-        low, high = self.first_start(time + length - self.size), self.last_start(time)
-        low[1:] = np.where(key[1:] == key[:-1], np.maximum(low[1:], high[:-1] + self.advance), low[1:])
-        low = np.maximum(low, self.late_before(since))
+        low, high = self.times.first_after(time), self.times.last_at(time)
+        low[1:] = np.where(key[1:] == key[:-1], np.maximum(low[1:], high[:-1] + 1), low[1:])
+        low = np.maximum(low, self._first_open(since))
         if before is not None:
-            high = np.minimum(high, self.late_before(before) - self.advance)
-        count = np.maximum((high - low) // self.advance + 1, 0)
+            high = np.minimum(high, self._first_open(before) - 1)
+        count = np.maximum(high - low + 1, 0)
         row = np.repeat(np.arange(len(key)), count)
         nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        return row, low[row] + nth * self.advance
+        number = low[row] + nth
+        left_out = self.times.left_out(number)
+        return (row, number) if left_out is None else (row[~left_out], number[~left_out])
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,35 +133,37 @@ class Hopping(Hops, PaneKind):
     condenses: ClassVar[bool] = True
 
     def describe(self, tick_us: int) -> WindowsPart:
-        pane = length(self.pane * tick_us)
-        one = self.pane == self.size
+        size, _, pane, _ = self.times.texts(tick_us)
+        one = pane == size
         entry = "a window" if one else f"a pane of {pane} (the greatest common divisor of size and advance)"
         entries = f"{entry} with a record in it", "windows" if one else "panes"
-        return self._described(tick_us, "", entries, (self.size, self.pane))
+        return self._described(tick_us, "", entries, (self.size, self.times.spacing))
 
     @property
-    def grid(self) -> tuple[int, int]:
-        return self.pane, self.offset
+    def grid(self) -> tuple[int, int] | None:
+        return self.times.grid
 
     @property
-    def pane(self) -> int:
-        """Length of a pane in ticks."""
-        return gcd(self.size, self.advance)
+    def longest_pane(self) -> int:
+        return self.times.pane
 
     def pane_of(self, time: Ints) -> Ints:
-        return time - (time - self.offset) % self.pane
+        return self.times.pane_of(time)
 
     def next_end(self, time: Ints, close_time: int) -> Ints:
         following = self._following(time, close_time)
-        return np.where(following <= self.last_start(time), following + self.size - 1, NEVER)
+        is_in_it = following <= self.times.last_at(time)
+        return np.where(is_in_it, self.times.end(following) - 1, NEVER)
 
     def earliest_end(self, first: int, last: int, close_time: int) -> int:
-        return int(self._following(np.asarray(first), close_time)) + self.size - 1
+        return int(self.times.end(self._following(np.array([first]), close_time))[0]) - 1
 
     def _following(self, time: Ints, close_time: int) -> Ints:
-        """The start of the first window that is open and could contain a pane at each time."""
-        first_open = self.first_start(np.maximum(close_time + 1 - self.size, FAR_PAST))
-        return np.maximum(self.first_start(time + self.pane - self.size), first_open)
+        """The first window that is open and could contain a pane at each time."""
+        return np.maximum(self.times.first_after(time), self._first_open(close_time))
+
+    def within_all(self, close_time: int) -> int:
+        return int(self.times.start(self._first_open(close_time) - 1)[0])
 
     def closed_windows(self, key: Ints, time: Ints, since: int, close_time: int) -> Windows:
         return self._windows(key, time, since, close_time)
@@ -176,7 +176,8 @@ class Hopping(Hops, PaneKind):
 
     def _windows(self, key: Ints, time: Ints, since: int, close_time: int | None) -> Windows:
         """The windows with a pane that end at `since` or later, and before `close_time` if given."""
-        lo, start = self.starts(key, time, self.pane, since, close_time)
+        lo, number = self.numbers(key, time, since, close_time)
+        start, end = self.times.start(number), self.times.end(number)
         place = distances(key, time, self.size)
-        hi = np.searchsorted(place, place[lo] + (start + (self.size - self.pane) - time[lo]), "right")
-        return Windows(lo, hi, lo, start, start + self.size)
+        hi = np.searchsorted(place, place[lo] + (end - time[lo]), "left")
+        return Windows(lo, hi, lo, start, end)

@@ -11,6 +11,7 @@ import numpy as np
 
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import Records
+from operators.columns.zones import Zone
 from operators.kinds.described import WindowsPart
 from operators.kinds.folding import FoldedWindows, FoldSchema
 from state_backends import Entries
@@ -68,6 +69,11 @@ class WindowKind(ABC):
     def dependency_span(self) -> int:
         """How many ticks a record can be away from the entries that it changes or whose windows it is in."""
 
+    @property
+    def zone(self) -> Zone | None:
+        """The zone whose calendar says where windows begin, if there is one."""
+        return None
+
     @abstractmethod
     def describe(self, tick_us: int) -> WindowsPart:
         """Return the windows as text, given the length of a tick in microseconds."""
@@ -84,16 +90,15 @@ class WindowKind(ABC):
     def dead_before(self, close_time: int) -> int:
         """Return the time before which no window needs an entry."""
 
+    def stored_span(self, close_time: int, latest: int) -> tuple[int, int]:
+        """Return the first and the last tick that stored windows depend on, given the latest time of an entry."""
+        return self.dead_before(close_time), latest
+
 
 class PaneKind(WindowKind):
-    """Windows that are ranges of panes.
-
-    Attributes:
-        size: length of a window in ticks.
-    """
+    """Windows that are ranges of panes."""
 
     __slots__ = ()
-    size: int
     condenses: ClassVar[bool]
     """Whether a pane stands for a span of time, so that panes are few even if records are many."""
 
@@ -101,6 +106,11 @@ class PaneKind(WindowKind):
     def grid(self) -> tuple[int, int] | None:
         """Length and offset of panes of equal length; None if a pane is a time."""
         return None
+
+    @property
+    def longest_pane(self) -> int:
+        """The most ticks that a pane lasts."""
+        return 1
 
     @abstractmethod
     def pane_of(self, time: Ints) -> Ints:
@@ -113,6 +123,10 @@ class PaneKind(WindowKind):
     @abstractmethod
     def earliest_end(self, first: int, last: int, close_time: int) -> int:
         """Return a tick before which `next_end` is of no pane at a time from `first` to `last`."""
+
+    @abstractmethod
+    def within_all(self, close_time: int) -> int:
+        """Return the start of the last window that is closed at a close time, or a later time."""
 
     @abstractmethod
     def closed_windows(self, key: Ints, time: Ints, since: int, close_time: int) -> Windows:

@@ -103,6 +103,9 @@ class Sliding(SlidingBounds, PaneKind):
     def earliest_end(self, first: int, last: int, close_time: int) -> int:
         return max(first if last >= close_time else first + self.size + 1, close_time)
 
+    def within_all(self, close_time: int) -> int:
+        return close_time - self.size
+
     def closed_windows(self, key: Ints, time: Ints, since: int, close_time: int) -> Windows:
         left = (time >= since) & (time < close_time)
         right = (time >= since - self.size - 1) & (time < close_time - self.size - 1)

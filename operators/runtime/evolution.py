@@ -19,6 +19,7 @@ from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.operations import SumFloat, SumInt
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
+from operators.kinds.calendars import CLOCK_CHANGES, ZONE
 from operators.kinds.rolling import CLOSED, LASTING, ROWS
 from operators.runtime.binding import Binding
 from operators.runtime.identity import CLOCK, COLUMNS, SEGMENT, STATE, differences, differing
@@ -325,6 +326,8 @@ def _ignored(own: Mapping[str, Any], stored: Mapping[str, Any], *, moved: bool) 
     ignored = {
         name for name in (LASTING, CLOSED) if name not in stored
     }  # `check_lifetimes` looks into such a state.
+    if CLOCK_CHANGES in stored and CLOCK_CHANGES in own:  # `check_clock_changes` looks into such a state.
+        ignored |= {ZONE, CLOCK_CHANGES}
     if not (CLOCK in stored and CLOCK in own):  # Whole numbers may be times of either clock.
         ignored.add(CLOCK)
     return ignored | {SEGMENT} if moved else ignored

@@ -5,6 +5,7 @@ from typing import Any
 
 from operators.aggregates.state_words import listed
 from operators.columns.durations import as_text
+from operators.kinds.calendars import CLOCK_CHANGES, ZONE
 from operators.kinds.rolling import LASTING
 
 KIND, STATE, COLUMNS, SEGMENT, CLOCK = "windows", "state", "columns", "segment in ticks", "event time"
@@ -23,7 +24,7 @@ _NAMES = {
     LASTING: "aggregates over the lifetime",
 }
 _KINDS = KIND, "operator"
-_SEVERAL = "grouped by", STATE, COLUMNS, "windows", "stored", "inputs", LASTING
+_SEVERAL = CLOCK_CHANGES, "grouped by", STATE, COLUMNS, "windows", "stored", "inputs", LASTING
 _FOLLOWING = SEGMENT, COLUMNS, LASTING
 """What follows from something else: the default of a segment from the size, columns and what lasts from the aggregates."""
 
@@ -46,12 +47,13 @@ def differences(stored: Mapping[str, Any], own: Mapping[str, Any], names: Collec
     if kinds:  # Other windows have other lengths.
         shown = kinds + [name for name in shown if name in stored and name in own and name not in kinds]
     elif _is_tumbling(stored) and _is_tumbling(own):
-        shown = [name for name in shown if name != _STEP]
+        shown = [name for name in shown if name not in (_STEP, "step")]
     return "; ".join(line for name in shown for line in _lines(name, stored, own))
 
 
 def _is_tumbling(identity: Mapping[str, Any]) -> bool:
-    return _STEP in identity and identity[_STEP] == identity[_SIZE]
+    steps = (identity.get(_STEP), identity.get("step"))
+    return steps != (None, None) and steps == (identity.get(_SIZE), identity.get("size"))
 
 
 def _lines(name: str, stored: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
@@ -71,6 +73,8 @@ def _text(name: str, identity: Mapping[str, Any]) -> str:
     value = identity.get(name)
     if value is None or value == []:
         return "none"
+    if name == CLOCK_CHANGES:
+        value = [f"those of {identity.get(ZONE)}"]
     if isinstance(value, int) and name == _TICK:
         return as_text(value)
     if isinstance(value, int) and name.endswith(_IN_TICKS):

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.columns.records import RecordColumns
+from operators.errors import DefinitionError
 
 
 @dataclass(frozen=True)
@@ -96,3 +97,21 @@ def clock_of(type_: pa.DataType) -> str | None:
     if not pat.is_timestamp(type_):
         return None
     return "timestamp_ntz" if type_.tz is None else "timestamp"
+
+
+def check_clock(zone: str | None, clock: str | None, event_time: str) -> None:
+    """Refuse event times that are local already, where windows are in the calendar of a zone.
+
+    Args:
+        zone: the zone, if there is one.
+        clock: what event times are, as `clock_of` returns it.
+        event_time: their column.
+
+    Raises:
+        DefinitionError: names the column, and the way out.
+    """
+    if zone is not None and clock == "timestamp_ntz":
+        raise DefinitionError(
+            f"event time {event_time!r} is of type timestamp_ntz, which is no instant, and zone is {zone!r}: cast it to "
+            "timestamp, which takes it as a local time of the session's time zone"
+        )

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.binding import Binding
+from operators.runtime.clock_changes import check_clock_changes
 from operators.runtime.evolution import REFUSE, adaption, effective_binding
 from operators.steps.emission import Emission
 from operators.steps.step import Step
@@ -32,6 +33,7 @@ def open_windows(binding: Binding, closing: Binding, bucket: Bucket) -> pa.Table
         store = WindowStore(MemoryBackend(), effective.plan.layout, bucket.schema.segment)
         for stored in bucket.entries():
             store.put_many(stored.keys, Entries(stored.key, tuple(change.columns(stored.columns))))
+    check_clock_changes(effective, store, bucket.identity, bucket.close_time)
     engine = effective.plan.engine(store)
     engine.state.rebuild(bucket.close_time)
     nothing = effective.read([effective.inputs.empty()])

@@ -43,13 +43,12 @@ def latest_time(binding: Binding, store: WindowStore, close_time: int) -> int | 
     """Return a time in ticks that no record in the store is after, or None if it has none."""
     plan, latest = binding.plan, None
     columns = [n for n, (name, kind) in enumerate(plan.head) if kind == TIME and name not in _OF_NO_RECORD]
-    length = 1 if plan.grid is None else plan.grid[0]
     for _, entries in store.scan():
         latest = close_time - 1 if latest is None else latest
         for number in columns:
             times = entries.columns[number]
             times = times[times < _FAR]
-            latest = max(latest, int(times.max()) + length - 1) if len(times) else latest
+            latest = max(latest, int(times.max()) + plan.longest_pane - 1) if len(times) else latest
     return latest
 
 

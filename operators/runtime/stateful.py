@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from operators.runtime.batch_runner import BatchRunner, read_batch
 from operators.runtime.binding import Binding
+from operators.runtime.clock_changes import check_clock_changes
 from operators.runtime.evolution import Adaption, adapt, conversion_for, effective_binding
 from operators.runtime.freed_memory import keep_freed_memory
 from operators.runtime.identity import STATE
@@ -154,8 +155,10 @@ class StatefulOperator:
             self._build(effective)
         self._runner = BatchRunner(effective, self.engine)
 
-    def _check_lifetimes(self, stored_identity: dict[str, Any]) -> None:
+    def _check_stored(self, stored_identity: dict[str, Any], close_time: int) -> None:
+        """Refuse a state for what is in it."""
         effective = self._runner.binding
+        check_clock_changes(effective, self.store, stored_identity, close_time)
         if not are_recorded(effective, stored_identity):
             check_lifetimes(effective, self.store, stored_identity.get(STATE) or [])
 
@@ -225,7 +228,7 @@ class StatefulOperator:
                 self.store.usage.load(progress.usage, progress.keys)
             state.rebuild(progress.close_time)
         if progress.identity is not None:
-            self._check_lifetimes(progress.identity)
+            self._check_stored(progress.identity, progress.close_time)
         self._ready = True
 
     def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> Processed:
@@ -260,7 +263,7 @@ class StatefulOperator:
             emitted += engine.step(nothing, step)
             for names, left in store.scan():
                 self.store.put_many(names, left)
-        self._check_lifetimes(savepoint.identity)
+        self._check_stored(savepoint.identity, savepoint.close_time)
         self.engine.state.rebuild(savepoint.close_time)
         self.since = self._with_begun(savepoint.origin.get("since"), change, savepoint.close_time)
         return Processed(binding, binding.table(emitted, self._sequence), Counters())

@@ -139,6 +139,11 @@ class Plan(ABC):
         return None
 
     @property
+    def longest_pane(self) -> int:
+        """The most ticks that an entry's records are apart, if an entry is a pane; 1 if it is an event time."""
+        return 1
+
+    @property
     @abstractmethod
     def why_rows(self) -> str:
         """Why records are not accumulated before the shuffle, if they are not."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from operators.definitions.rolling import RollingWindows
 from operators.definitions.windows import HoppingWindows, SessionWindows, SlidingWindows
 from operators.errors import DefinitionError
+from operators.testing.calendars import CalendarOracle, Periods
 from operators.testing.oracles import (
     Batch,
     HoppingOracle,
@@ -53,7 +54,12 @@ def oracle(windows: Definition, emit: str = "on_close", gap: Gap | None = None) 
     if isinstance(windows, SlidingWindows):
         return SlidingOracle(windows.size_ticks, emit)
     if isinstance(windows, HoppingWindows):
-        return HoppingOracle(windows.size_ticks, windows.advance_ticks, windows.offset_ticks, emit)
+        if windows.zone is not None:
+            per_second = 1_000_000 // windows.tick_us
+            periods = Periods(windows.zone, windows.size, windows.advance, windows.offset, per_second)
+            return CalendarOracle(periods, emit)
+        size, advance, offset = (getattr(windows.times, name) for name in ("size", "advance", "offset"))
+        return HoppingOracle(size, advance, offset, emit)
     if not isinstance(windows, SessionWindows):
         raise DefinitionError(
             f"{windows!r} has no oracle: use SlidingWindows, HoppingWindows, TumblingWindows or SessionWindows"

@@ -25,7 +25,13 @@ def _title(identity: Mapping[str, Any]) -> str:
     if "operator" in identity:
         return f"custom operator {identity['operator']}, version {identity.get('version')}"
     kind = str(identity.get("windows", "")).removesuffix(_BY_FOLD)
-    describe = {"hopping": _hopping, "sliding": _sliding, "session": _session, "rolling": _rolling}.get(kind)
+    describe = {
+        "hopping": _hopping,
+        "calendar hopping": _calendar,
+        "sliding": _sliding,
+        "session": _session,
+        "rolling": _rolling,
+    }.get(kind)
     return describe(identity) if describe else f"{kind or 'unknown'} windows"
 
 
@@ -76,6 +82,12 @@ def _hopping(identity: Mapping[str, Any]) -> str:
         if size == step
         else f"hopping windows of {size} every {step}{offset}"
     )
+
+
+def _calendar(identity: Mapping[str, Any]) -> str:
+    size, step = identity["size"], identity["step"]
+    name = f"tumbling windows of {size}" if size == step else f"hopping windows of {size} every {step}"
+    return f"{name} since {identity['from']} in {identity['zone']}"
 
 
 def _sliding(identity: Mapping[str, Any]) -> str:

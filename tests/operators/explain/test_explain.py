@@ -627,7 +627,8 @@ state
               however many entries there are
 on Spark
   bounded     Python workers compute ObjectExtreme(s, True), and send one row for each key and pane; not in
-              generated code: only panes of tumbling and hopping windows are groups to Spark
+              generated code: only panes of one length, those of tumbling and hopping windows without a zone,
+              are groups to Spark
   stream      each task aggregates its rows partially if this makes its first rows much fewer; otherwise it
               sends input rows with the columns k, at, gap, s. One blob for each bucket
 options

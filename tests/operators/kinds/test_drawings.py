@@ -10,6 +10,7 @@ from operators.kinds.hopping import Hopping
 from operators.kinds.kind import PaneKind, WindowKind, Windows
 from operators.kinds.rolling import Rolling
 from operators.kinds.sliding import Sliding
+from operators.kinds.timetables import FixedTimetable
 
 LABEL = 10
 """Columns before tick 0."""
@@ -65,9 +66,9 @@ dead            |
 """Records are late, and entries are no longer needed, before the tick that is marked."""
 KINDS: dict[str, WindowKind] = {
     "sliding": Sliding(4),
-    "hopping": Hopping(6, 3, 1),
+    "hopping": Hopping(FixedTimetable(6, 3, 1)),
     "folded sliding": FoldedSliding(4),
-    "folded hopping": FoldedHopping(6, 3, 1),
+    "folded hopping": FoldedHopping(FixedTimetable(6, 3, 1)),
     "rolling": Rolling((4, 2, None), "both"),
 }
 
@@ -95,7 +96,11 @@ def drawn(windows: Windows, exclusive: bool) -> list[list[int]]:
 
 @pytest.mark.parametrize(
     ("kind", "drawing"),
-    [(Sliding(4), SLIDING), (Hopping(6, 3, 1), HOPPING), (Hopping(4, 4, 0), TUMBLING)],
+    [
+        (Sliding(4), SLIDING),
+        (Hopping(FixedTimetable(6, 3, 1)), HOPPING),
+        (Hopping(FixedTimetable(4, 4, 0)), TUMBLING),
+    ],
     ids=["sliding", "hopping", "tumbling"],
 )
 def test_windows_are_those_that_are_drawn(kind: PaneKind, drawing: str) -> None:
@@ -117,7 +122,11 @@ def test_windows_are_those_that_are_drawn(kind: PaneKind, drawing: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "drawing"),
-    [(Sliding(4), SLIDING), (Hopping(6, 3, 1), HOPPING), (Hopping(4, 4, 0), TUMBLING)],
+    [
+        (Sliding(4), SLIDING),
+        (Hopping(FixedTimetable(6, 3, 1)), HOPPING),
+        (Hopping(FixedTimetable(4, 4, 0)), TUMBLING),
+    ],
     ids=["sliding", "hopping", "tumbling"],
 )
 def test_a_pane_is_due_when_its_next_window_closes(kind: PaneKind, drawing: str) -> None:

@@ -87,8 +87,7 @@ def by_fold(operator: WindowedAggregation, backend: str = "memory", **given: Any
         on_update = operator.policy == "on_update"
         if isinstance(windows, SlidingWindows):
             return replace(binding, plan=FoldPlan(FoldedSliding(windows.size_ticks), on_update, operations))
-        lengths = windows.size_ticks, windows.advance_ticks, windows.offset_ticks
-        return replace(binding, plan=FoldPlan(FoldedHopping(*lengths), on_update, operations))
+        return replace(binding, plan=FoldPlan(FoldedHopping(windows.times), on_update, operations))
 
     return LocalRunner(bind, resolve(backend, given.get("options")), given.get("directory"))
 

@@ -1,0 +1,140 @@
+"""Days, weeks, months, quarters and years of a zone: which one an instant is in, and where each begins.
+
+A period begins at the earliest instant whose local time is its first or later, and ends where the next one begins. So an
+instant is in the last period that has begun, whatever the clocks do. Where a clock goes forward over a whole day, that day has
+no length.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from operators.columns.calendar_text import Unit
+from operators.columns.ranges import Ints
+from operators.columns.zones import DAY_S, Zone
+
+ZONE, CLOCK_CHANGES = "zone", "clock changes"
+"""Names of a zone, and of what its clock does, in what a stored state depends on."""
+_CYCLE_MONTHS = 4_800
+_MOST_EDGES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Periods of whole days or months, one after another, numbered from the epoch.
+
+    Attributes:
+        zone: whose clock counts.
+        unit: what a period is made of.
+        count: number of units in a period.
+        months: by how many months period 0 begins after January 1970.
+        shift: by how many ticks of the local clock it begins later.
+        per_second: number of ticks in a second.
+    """
+
+    zone: Zone
+    unit: Unit
+    count: int
+    months: int
+    shift: int
+    per_second: int
+
+    @property
+    def _day(self) -> int:
+        return DAY_S * self.per_second
+
+    def start(self, number: Ints) -> Ints:
+        """Return the first tick of each period. It never descends."""
+        if self.unit == "day":
+            local = number * (self.count * self._day)
+        else:
+            local = _days(number * self.count + self.months) * self._day
+        return self.zone.earliest(local + self.shift, self.per_second)
+
+    def number(self, time: Ints) -> Ints:
+        """Return the last period that has begun at each instant."""
+        first, edges = self._edges(time)
+        return self._number(time) if edges is None else first + np.searchsorted(edges, time, "right")
+
+    def begin(self, time: Ints) -> Ints:
+        """Return the first tick of the last period that has begun at each instant."""
+        first, edges = self._edges(time)
+        if edges is None:
+            return self.start(self._number(time))
+        return np.append(self.start(np.array([first])), edges)[np.searchsorted(edges, time, "right")]
+
+    def _edges(self, time: Ints) -> tuple[int, Ints | None]:
+        """The period of the first instant, and the starts of later ones; None if they are more than is worth it."""
+        if not len(time):
+            return 0, np.zeros(0, np.int64)
+        first, last = self._number(np.array([time.min(), time.max()])).tolist()
+        if last - first > min(len(time), _MOST_EDGES):
+            return first, None
+        return first, self.start(np.arange(first + 1, last + 1))
+
+    def _number(self, time: Ints) -> Ints:
+        local = self.zone.latest_local(time, self.per_second) - self.shift
+        if self.unit == "day":
+            return local // (self.count * self._day)
+        return (_months(local // self._day) - self.months) // self.count
+
+    def text(self, periods: int) -> str:
+        """Return so many periods as text, such as "3 months"."""
+        count = periods * self.count
+        unit, count = (
+            ("year", count // 12) if self.unit == "month" and count % 12 == 0 else (self.unit, count)
+        )
+        return f"{count} {unit}{'' if count == 1 else 's'}"
+
+    @property
+    def first(self) -> str:
+        """The first tick of period 0 on the local clock, as text."""
+        day = _days(np.array([self.months])) if self.unit == "month" else np.zeros(1, np.int64)
+        micros = (day * self._day + self.shift) * (1_000_000 // self.per_second)
+        text = str(micros.astype("datetime64[us]")[0])
+        return text.removesuffix(".000000").removesuffix("T00:00:00").replace("T", " ")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What stored state depends on, by the names that are stored with it."""
+        return {"from": self.first, ZONE: self.zone.name, CLOCK_CHANGES: self.zone.text}
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether a period may have no length, or two of them share their first tick."""
+        return self.unit == "day" and self.zone.longest_gap_s >= self.count * DAY_S
+
+    def nominal(self, periods: int) -> int:
+        """Return the most ticks that so many periods last on a clock that never changes."""
+        return _days_of(self.unit, periods * self.count)[1] * self._day
+
+    @property
+    def shortest(self) -> int:
+        """The fewest ticks that a period lasts on a clock that never changes."""
+        return _days_of(self.unit, self.count)[0] * self._day
+
+    def longest(self, periods: int) -> int:
+        """Return a number of ticks that no so many periods last longer than."""
+        return self.nominal(periods) + self.zone.spread_s * self.per_second
+
+
+def _days(months: Ints) -> Ints:
+    """The day since the epoch on which each month since the epoch begins."""
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _months(days: Ints) -> Ints:
+    """The month since the epoch in which each day since the epoch lies."""
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+@lru_cache(maxsize=64)
+def _days_of(unit: Unit, count: int) -> tuple[int, int]:
+    """The fewest and the most days of so many units."""
+    if unit == "day":
+        return count, count
+    begin = _days(np.arange(_CYCLE_MONTHS + count))
+    days = begin[count:] - begin[:-count]
+    return int(days.min()), int(days.max())

@@ -1,0 +1,61 @@
+"""States of windows in the calendar of a zone: whether the clock that they were written with is still the zone's.
+
+The tz database changes every few months, mostly for the future, and zones get other names. What counts is what the clock does
+over the time that is stored.
+
+    clock changes   |      |           |      x         the stored ones
+                    |      |           |         y      those of today
+    stored                       [--------)             the same here: the state is taken
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from operators.columns.records import FAR_FUTURE, FAR_PAST
+from operators.columns.zones import DAY_S, Zone
+from operators.kinds.calendars import CLOCK_CHANGES, ZONE
+from operators.runtime.binding import Binding
+from state_backends import StateError, WindowStore
+
+_MARGIN_S = 2 * DAY_S
+"""The latest local time so far depends on the clock of the day before."""
+
+
+def check_clock_changes(
+    binding: Binding, store: WindowStore, stored_identity: Mapping[str, Any], close_time: int
+) -> None:
+    """Refuse a state that another clock has cut into windows. O(state) if the clocks differ at any time; O(1) if not.
+
+    Args:
+        binding: the operator.
+        store: has the state.
+        stored_identity: what the state depends on.
+        close_time: that it has reached.
+
+    Raises:
+        StateError: names the first instant at which the clocks differ, and the way out.
+    """
+    kind: Any = getattr(binding.plan, "kind", None)
+    zone: Zone | None = getattr(kind, "zone", None)
+    text = stored_identity.get(CLOCK_CHANGES)
+    if zone is None or text is None or text == zone.text:
+        return
+    latest = None
+    for _, entries in store.scan():
+        times = entries.time[entries.time < FAR_FUTURE]
+        latest = max([close_time if latest is None else latest, *times.tolist()])
+    if latest is None or latest <= FAR_PAST:
+        return
+    before, per_second = Zone.of_text(stored_identity[ZONE], text), 1_000_000 // binding.tick_us
+    since, until = kind.stored_span(close_time, latest)
+    found = before.first_difference(zone, since // per_second - _MARGIN_S, until // per_second)
+    if found is not None:
+        at, was, is_now = found
+        moment = str(np.datetime64(at, "s")).replace("T", " ")
+        raise StateError(
+            f"the windows of the state follow the clock of {before.name!r} as it was known when they were written, and that "
+            f"of {zone.name!r} differs from {moment} UTC on: it was {was} s ahead of UTC, and is {is_now} s. Go back to the "
+            "former zone, or to the former tz database, or start this one with a new checkpoint"
+        )
