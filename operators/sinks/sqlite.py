@@ -83,6 +83,9 @@ class SQLiteSink(Sink):
                 rows = self._without_older(db, changes, rows)
             self._delete(db, null_keys(rows, changes.keys))
             self._upsert(db, changes, rows)
+            deleted = gone.num_rows > 0
+        if deleted:
+            self._empty_log()
         return True
 
     def last_batch(self, query: str) -> WrittenBatch | None:
@@ -103,7 +106,19 @@ class SQLiteSink(Sink):
             types = {name: arrow_type(declared) for name, declared in columns.items()}
             keys = cast_keys(quoted(self.table), keys, types)
             _refuse_nan(keys)
-            return self._delete(db, plain(keys))
+            deleted = self._delete(db, plain(keys))
+        self._empty_log()
+        return deleted
+
+    def _empty_log(self) -> None:
+        """Have SQLite's log give up what deleted rows held, unless somebody reads at this moment.
+
+        The log has older pages, as the file does until they are copied from it. Whoever closes the last connection empties it,
+        too; a service may keep one open for weeks.
+        """
+        with self._open() as db:
+            db.execute("PRAGMA busy_timeout = 1000")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def _open(self) -> "Iterator[Connection]":
@@ -115,6 +130,8 @@ class SQLiteSink(Sink):
                 db.execute("PRAGMA journal_mode = WAL")
                 # A batch that Spark takes for written must outlive a power cut.
                 db.execute("PRAGMA synchronous = FULL")
+                # Erasure has to erase: SQLite marks the space of deleted rows as free, and leaves their bytes in it.
+                db.execute("PRAGMA secure_delete = ON").fetchall()
                 yield db
         except sqlite3.Error as error:
             self.check()

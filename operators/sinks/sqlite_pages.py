@@ -31,6 +31,7 @@ class SQLitePages(SQLiteSink, PageTable):
     def remove(self, edition: int) -> None:
         with self._open() as db:
             db.execute(f"DELETE FROM {quoted(self.table)} WHERE edition = ?", (edition,))
+        self._empty_log()
 
 
 class _Finder(ConnectedFinder):

@@ -19,6 +19,7 @@ from operators import aggregates as agg
 from operators.definitions.rolling import RollingAggregation
 from operators.sinks import SinkError, SQLitePages, StaleError
 from serializers import CorruptDataError
+from tests.key_bytes import holding
 from tests.operators.sinks.publishing import SCHEMA, SEGMENT, Publisher, Record, moment, table_of
 
 MINUTE = 60_000
@@ -146,6 +147,23 @@ def test_forgotten_keys_are_gone_from_the_table(tmp_path: Path) -> None:
         publisher.step([("a", n, 1) for n in range(100)] + [("b", 5, 1)])
         publisher.step([], stream_time=moment(99), forget=[{"k": "a"}])
         assert [0, 1] == [reader.get({"k": k}, moment(100))["n_5m"] for k in "ab"]
+
+
+def test_forgotten_keys_leave_no_bytes_in_the_file(tmp_path: Path) -> None:
+    """Though a service stays connected: neither keys nor the values that lists keep."""
+    pages = SQLitePages(tmp_path / "f.db", "pages")
+    defined = RollingWindows({"5m": "5 minutes"}).group_by("k").aggregate(values=agg.collect_list("k"))
+    with Publisher(defined, pages) as publisher, defined.reader(pages) as reader:
+        publisher.step([(f"SECRET-{n % 50:04d}", n, 1) for n in range(400)])
+        for n in range(5):
+            publisher.step([(f"SECRET-{n:04d}", 400 + n, 1)])
+        assert 9 == len(reader.get({"k": "SECRET-0001"}, moment(500))["values_5m"])
+        assert holding(tmp_path, "SECRET-0001")
+        gone = [f"SECRET-{n:04d}" for n in range(49)]
+        publisher.step([], stream_time=moment(499), forget=[{"k": key} for key in gone])
+        assert [] == reader.get({"k": "SECRET-0001"}, moment(500))["values_5m"]
+        assert [] == [key for key in gone if holding(tmp_path, key)]
+        assert holding(tmp_path, "SECRET-0049")
 
 
 def test_expired_segments_leave_the_table(tmp_path: Path) -> None:

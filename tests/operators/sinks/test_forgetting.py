@@ -9,11 +9,13 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from operators import DefinitionError
 from operators.sinks import Changes, DeltaSink, PostgresSink, Sink, SinkError, SQLiteSink, upsert_to
 from operators.sinks.changes import changes_of, forgotten_keys
+from tests.key_bytes import holding
 from tests.operators.sinks.reading import read_delta, read_sqlite
 
 UTC = dt.timezone.utc
@@ -46,6 +48,31 @@ def test_rows_of_a_key_go(of: str, sink: str, null: bool, tmp_path: Path) -> Non
         else read_delta(tmp_path / "t", schema)
     )
     assert [{"k": other, "n": 2}] == left.to_pylist()
+
+
+@pytest.mark.parametrize("by", ["forget", "a retraction"])
+@pytest.mark.parametrize("read", [False, True], ids=["alone", "beside a reader"])
+def test_nothing_of_the_rows_is_left_in_the_file(by: str, read: bool, tmp_path: Path) -> None:
+    """Nor in SQLite's log, which a reader that stays connected keeps: rows that are deleted leave free space, not bytes."""
+    sink = SQLiteSink(tmp_path / "t.db", "t")
+    upsert = upsert_to(sink, keys=["k"], query="q")
+    keys = [f"SECRET-{n:04d}" for n in range(400)]
+    rows = pa.table({"k": keys, "note": [key * 20 for key in keys]})
+    sink.write(changes_of(rows, ["k"], "q", 0))
+    with closing(sqlite3.connect(tmp_path / "t.db")) as reader:
+        if read:
+            assert [(400,)] == reader.execute("SELECT count(*) FROM t").fetchall()
+        assert holding(tmp_path, "SECRET-0007")
+        gone = [key for key in keys if key != "SECRET-0200"]
+        if by == "forget":
+            assert 399 == upsert.forget([{"k": key} for key in gone])
+        else:
+            retracted = rows.filter(pc.is_in(rows["k"], pa.array(gone))).append_column(
+                "change", pa.array(["retract"] * 399)
+            )
+            sink.write(changes_of(retracted, ["k"], "q", 1))
+        assert [] == [key for key in gone if holding(tmp_path, key)]
+        assert holding(tmp_path, "SECRET-0200")
 
 
 def test_keys_are_as_rows_have_them() -> None:
