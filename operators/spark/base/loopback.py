@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 
 ADDRESS_KEY = "SPARK_LOCAL_IP"
 """The driver, its blocks and its web page listen there. For the web page there is no conf, and a JVM that runs keeps it."""
@@ -16,6 +17,8 @@ CONF = {"spark.driver.host": _ADDRESS, "spark.driver.bindAddress": _ADDRESS}
 """What has the driver and its blocks listen on this machine only, also where the JVM runs already."""
 _LOCAL = re.compile(r"local(\[.*)?")
 _UNKNOWN = "unknown"
+_STARTING = Lock()
+"""Held while the environment names the address: threads that start Spark at once would take it from one another."""
 
 
 def stays_local(master: str | None) -> bool:
@@ -33,12 +36,13 @@ def stays_local(master: str | None) -> bool:
 
 @contextmanager
 def on_loopback() -> Iterator[None]:
-    """Have a JVM that Spark starts in the block listen on the loopback interface."""
-    os.environ[ADDRESS_KEY] = _ADDRESS
-    try:
-        yield
-    finally:
-        del os.environ[ADDRESS_KEY]
+    """Have a JVM that Spark starts in the block listen on the loopback interface. Blocks of other threads wait."""
+    with _STARTING:
+        os.environ[ADDRESS_KEY] = _ADDRESS
+        try:
+            yield
+        finally:
+            del os.environ[ADDRESS_KEY]
 
 
 def _submitted() -> str | None:

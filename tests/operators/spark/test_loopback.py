@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from operators.spark.base.loopback import ADDRESS_KEY, stays_local
+from operators.spark.base.loopback import ADDRESS_KEY, on_loopback, stays_local
 from tests.effort import few
 
 ROOT = Path(__file__).parents[3]
@@ -86,3 +88,24 @@ def test_other_masters_and_addresses_stay(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert not stays_local(None)
     monkeypatch.setenv(ADDRESS_KEY, "10.1.2.3")
     assert not stays_local("local")
+
+
+def test_two_threads_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One waits for the other, and nothing is left in the environment."""
+    monkeypatch.delenv(ADDRESS_KEY, raising=False)
+    begun, ended = Event(), Event()
+
+    def start(waits: float) -> str:
+        with on_loopback():
+            begun.set()
+            ended.wait(waits)
+            return os.environ[ADDRESS_KEY]
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(start, 60)
+        begun.wait(60)
+        other = pool.submit(start, 0.3)
+        ended.wait(0.1)
+        ended.set()
+        assert ["127.0.0.1"] * 2 == [one.result(), other.result()]
+    assert ADDRESS_KEY not in os.environ
