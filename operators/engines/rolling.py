@@ -26,7 +26,7 @@ from operators.steps.emission import AggregateOutput
 from operators.steps.lateness import count_and_report
 from operators.steps.page_sums import PageSums
 from operators.steps.panes import PaneSchema, merge_marked, merge_panes
-from operators.steps.plan import KindPlan, WindowPlan
+from operators.steps.plan import KindPlan, Summed, WindowPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
@@ -177,6 +177,19 @@ class RollingPlan(KindPlan):
     def without_rows(self) -> "RollingPlan":
         return replace(self, emits=False)
 
+    @property
+    def summed(self) -> Summed | None:
+        if self.panes.layout.has_objects or self.kind.forget_after is not None:
+            return None
+        return Summed(self.panes, self.stored.panes)
+
+    def ends_at(self, time: int) -> list[int]:
+        return [*(time - lookback for lookback in self.kind.finite), time]
+
+    def are_whole_at(self, time: int, start: Ints, last: Ints) -> Mask:
+        times = np.full(len(start), time)
+        return self.kind.contain_whole(start, last, times, times)
+
     def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
         last = time // segment_ticks
         if not self.kind.lifetime:
@@ -184,11 +197,15 @@ class RollingPlan(KindPlan):
         life = LIFE_PANE_TIME // segment_ticks
         return [(FAR_PAST // segment_ticks, last), (life, life)]
 
-    def windows_at(self, entries: Entries, keys: int, time: int, empty: Entries) -> RollingRows:
+    def windows_at(
+        self, entries: Entries, sums: Entries | None, keys: int, time: int, empty: Entries
+    ) -> RollingRows:
         is_life = entries.time == LIFE_PANE_TIME
         life = stored_lifetimes(entries.take(is_life), self.stored, self.kind.forget_after)
         rows = Waiting(np.arange(keys), np.full(keys, time), pa.table({"key": np.arange(keys)}))
         panes = self.stored.panes(entries.take(~is_life))
+        if sums is not None:
+            panes = merge_entries([panes, sums], self.panes.layout)
         return windows_of(rows, panes, life, empty, self.panes, self.kind)
 
     def engine(self, store: WindowStore) -> "RollingEngine":

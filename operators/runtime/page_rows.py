@@ -2,14 +2,18 @@
 
 A row is a page, by the bucket, the key, the segment and the tick at which the page starts. It is the batch's changelog entry
 with whole pages: a row that retracts stands for a page that is gone. Each bucket that has worked has a row without key, too.
+Keys with several pages in a segment have rows with the sums of these, if the plan sums pages (`page_places` says where).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from operators.runtime.page_sum_rows import PageRow, PageTrees
 from serializers import pack_value, unpack_value
 from serializers.keys import stored_key
 from serializers.shapes import int64, refusing
@@ -17,6 +21,8 @@ from state_backends.errors import StateError
 from state_backends.store.page_ids import keys_and_starts
 
 if TYPE_CHECKING:
+    from operators.steps.plan import Summed
+    from operators.steps.timed_store import TimedStore
     from state_backends import WindowStore
     from state_backends.checkpoints.stored_bucket import Bucket
     from state_backends.interface import WriteBatch
@@ -88,75 +94,88 @@ def check_published(running: "StoredSchema", given: "StoredSchema") -> None:
 
 
 def changed_pages(
-    store: "WindowStore", changes: "WriteBatch", bucket: int, sequence: int, close_time: int
+    state: "TimedStore",
+    summed: "Summed | None",
+    changes: "WriteBatch",
+    bucket: int,
+    sequence: int,
 ) -> pa.Table:
     """Return the rows of the pages that a batch changes.
 
     Args:
-        store: to whose backend the changes are not written yet: it still has the pages of dropped segments.
+        state: the state after the batch. Its backend does not have the changes yet, and still has pages of dropped segments.
+        summed: how pages are summed, if they are.
         changes: the changes of the batch.
         bucket: its number.
         sequence: the sequence of the batch, above those of earlier ones.
-        close_time: that the batch has reached, in ticks.
 
-    Cost: O(changed pages), and the names of the pages in dropped segments.
+    Cost: O(changed pages), and the names of the pages in dropped segments. Keys with several pages in a segment: array work on
+    the sums of these.
     """
-    parts = [_head(bucket, sequence, close_time, store.segment_ticks)]
-    for segment, names in _gone(store, changes):
-        parts.append(_rows(store, bucket, sequence, segment, names, None))
-    for segment, pages in changes.puts.items():
-        parts.append(_rows(store, bucket, sequence, segment, list(pages), list(pages.values())))
+    store, below = state.store, changes.drop_segments_below
+    trees = None if summed is None else PageTrees(store, summed, state.sums)
+    parts = [_head(bucket, sequence, state.close_time, store.segment_ticks)]
+    for segment in store.backend.segments() if below is not None else ():
+        if below is not None and segment < below:
+            names = [name for some in store.backend.scan_keys(segment) for name in some]
+            rows = _plain(store, segment, names) if trees is None else trees.gone(segment, names)
+            parts.append(_table(bucket, sequence, segment, rows))
+    for segment in {**changes.puts, **changes.deletes}:
+        puts, gone = changes.puts.get(segment, {}), changes.deletes.get(segment, ())
+        if trees is not None:
+            parts.append(_table(bucket, sequence, segment, trees.changed(segment, puts, gone)))
+        else:
+            rows = _plain(store, segment, [*puts, *gone], list(puts.values()))
+            parts.append(_table(bucket, sequence, segment, rows))
     return pa.concat_tables(parts)
 
 
-def all_pages(store: "WindowStore", bucket: int, stored: "Bucket") -> Iterator[pa.Table]:
-    """Yield the rows of all pages of a bucket, segment by segment."""
+def all_pages(
+    store: "WindowStore", summed: "Summed | None", bucket: int, stored: "Bucket"
+) -> Iterator[pa.Table]:
+    """Yield the rows of all pages of a bucket, segment by segment.
+
+    Args:
+        store: a store over the backend of the bucket.
+        summed: how pages are summed, if they are.
+        bucket: its number.
+        stored: the bucket.
+    """
     sequence = stored.pointer.number
     yield _head(bucket, sequence, stored.close_time, store.segment_ticks)
+    trees = None if summed is None else PageTrees(store, summed)
     for segment in stored.backend.segments():
-        for names, pages in stored.backend.scan(segment):
-            yield _rows(store, bucket, sequence, segment, names, pages)
+        plain = (_plain(store, segment, *some) for some in stored.backend.scan(segment))
+        for rows in plain if trees is None else trees.all(segment):
+            yield _table(bucket, sequence, segment, rows)
 
 
-def _gone(store: "WindowStore", changes: "WriteBatch") -> Iterator[tuple[int, list[bytes]]]:
-    below = changes.drop_segments_below
-    for segment in store.backend.segments() if below is not None else ():
-        if below is not None and segment < below:
-            yield from ((segment, list(names)) for names in store.backend.scan_keys(segment))
-    yield from ((segment, list(names)) for segment, names in changes.deletes.items() if names)
+def _plain(
+    store: "WindowStore", segment: int, names: Sequence[bytes], pages: Sequence[bytes] = ()
+) -> list[PageRow]:
+    """The rows of pages without sums: of those with bytes, and then of those that are gone."""
+    keys, starts = keys_and_starts(list(names), store.span_of(segment)[0])
+    rows = zip(keys, starts.tolist(), chain(pages, repeat(None)), strict=False)
+    return [PageRow(stored_key(key), start, page) for key, start, page in rows]
 
 
 def _head(bucket: int, sequence: int, close_time: int, segment: int) -> pa.Table:
     head = BucketHead(close_time, segment).encode()
-    return _table(bucket, sequence, 0, ([NO_KEY], [0], [head]))
+    return _table(bucket, sequence, 0, [PageRow(NO_KEY, 0, head)])
 
 
-def _rows(
-    store: "WindowStore",
-    bucket: int,
-    sequence: int,
-    segment: int,
-    names: Sequence[bytes],
-    pages: Sequence[bytes] | None,
-) -> pa.Table:
-    keys, starts = keys_and_starts(list(names), store.span_of(segment)[0])
-    columns = [stored_key(key) for key in keys], starts, pages
-    return _table(bucket, sequence, segment, columns)
-
-
-def _table(
-    bucket: int, sequence: int, segment: int, columns: tuple[Sequence[bytes], object, Sequence[bytes] | None]
-) -> pa.Table:
-    keys, starts, pages = columns
-    count = len(keys)
+def _table(bucket: int, sequence: int, segment: int, rows: Sequence[PageRow]) -> pa.Table:
+    count = len(rows)
+    names, starts, pages = zip(*rows, strict=True) if rows else ((), (), ())
+    bodies = pa.array(pages, pa.binary())
     arrays = [
         pa.repeat(pa.scalar(0, pa.int64()), count),
         pa.repeat(pa.scalar(bucket, pa.int32()), count),
-        pa.array(keys, pa.binary()),
+        pa.array(names, pa.binary()),
         pa.repeat(pa.scalar(segment, pa.int64()), count),
         pa.array(starts, pa.int64()),
-        pa.nulls(count, pa.binary()) if pages is None else pa.array(pages, pa.binary()),
-        pa.repeat("retract" if pages is None else "update", count),
+        bodies,
+        pc.if_else(pc.is_null(bodies), "retract", "update"),
         pa.repeat(pa.scalar(sequence, pa.int64()), count),
     ]
     return pa.Table.from_arrays(arrays, schema=PAGE_ROWS)

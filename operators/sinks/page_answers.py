@@ -1,6 +1,5 @@
 """What a table of pages has of keys, and what follows from it."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -16,13 +15,13 @@ from operators.runtime.binding import Binding
 from operators.runtime.keys_to_forget import Keys, cast_key, rows_of_keys
 from operators.runtime.moments import moment_of
 from operators.runtime.open_windows import open_windows
-from operators.runtime.page_rows import NO_KEY, BucketHead
 from operators.sinks.interface import SinkError
-from operators.sinks.pages import FoundPage, PageFinder, Wanted
-from operators.sinks.published import Head, wanted_head
+from operators.sinks.page_search import Found, KeyRow, PageSearch
+from operators.sinks.pages import PageFinder
+from operators.sinks.published import Head
 from serializers import CorruptDataError, SerializationError, encode_keys
 from serializers.arrays import take_rows
-from serializers.keys import NO_COLUMNS, bucket_of, stored_key
+from serializers.keys import NO_COLUMNS
 from state_backends import Entries
 from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.stored_bucket import Bucket
@@ -32,7 +31,7 @@ from state_backends.interface import WriteBatch
 from state_backends.store.ordering import row_order
 from state_backends.store.page_ids import further_names
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_LEAST = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class Features:
             raise DefinitionError(f"{kind}: use {other}")
 
     def find(self, finder: PageFinder, keys: Keys, time: int | None) -> "FoundKeys | None":
-        """Return what a table has of keys; None if another edition has taken the place of the one that the head names.
+        """Return what a table has of keys; None if it was written meanwhile, or another edition has taken this one's place.
 
         Args:
             finder: the finder of the table.
@@ -100,27 +99,8 @@ class Features:
         cast = [cast_key(table, name, type_, "operator") for name, type_ in types]
         number, distinct = number_keys(cast, table.num_rows)
         encoded = encode_keys(distinct) if distinct else [NO_COLUMNS]
-        wanted = self._wanted(encoded, time)
-        found = finder.find(wanted)
-        head = next((Head.decode(row.page) for row in found if row.wanted == 0), None)
-        if head is None or head.edition != self.head.edition:
-            return None
-        return FoundKeys(self, head, table, number, encoded, wanted, found)
-
-    def _wanted(self, keys: Sequence[bytes], time: int | None) -> list[Wanted]:
-        """The head, the heads of the keys' buckets, and the pages of the keys."""
-        head = self.head
-        buckets = [bucket_of(key, head.buckets) for key in keys]
-        spans = [(_LEAST, _MOST)] if time is None else self.binding.plan.spans_at(time, head.segment)
-        return [
-            wanted_head(self._number),
-            *(Wanted(head.edition, bucket, NO_KEY, 0, 0) for bucket in dict.fromkeys(buckets)),
-            *(
-                Wanted(head.edition, bucket, stored_key(key), *span)
-                for key, bucket in zip(keys, buckets, strict=True)
-                for span in spans
-            ),
-        ]
+        found = PageSearch(self.head, self._number, self.binding, encoded, time).run(finder)
+        return None if found is None else FoundKeys(self, table, number, encoded, found)
 
 
 @dataclass(frozen=True)
@@ -129,46 +109,38 @@ class FoundKeys:
 
     Attributes:
         features: as they were found before.
-        head: the head of the features, as of the batch.
         table: rows of the keys, as users gave them.
         number: shape (rows,), int64: the key of each row.
         keys: distinct keys, encoded.
-        wanted: what was looked for.
         found: what was found.
     """
 
     features: Features
-    head: Head
     table: pa.Table
     number: Any
     keys: list[bytes]
-    wanted: Sequence[Wanted]
-    found: Sequence[FoundPage]
+    found: Found
 
     @property
     def binding(self) -> Binding:
-        """Of the features."""
+        """The binding of the features."""
         return self.features.binding
 
     @property
     def freshness(self) -> Freshness:
         """How new it is."""
         stream_time: datetime | None = None
-        if self.head.close_time is not None:
+        if self.found.head.close_time is not None:
             with suppress(OverflowError):
-                latest = self.head.close_time + self.head.definition.grace
+                latest = self.found.head.close_time + self.found.head.definition.grace
                 stream_time = moment_of(latest, self.binding.tick_us)
-        return Freshness(self.head.batch, stream_time, moment_of(self.head.written_us, 1))
+        return Freshness(self.found.head.batch, stream_time, moment_of(self.found.head.written_us, 1))
 
     @cached_property
     def _close_time(self) -> int | None:
         """The highest close time of the keys' buckets; None if these have no state."""
-        heads = [
-            BucketHead.decode(row.page)
-            for row in self.found
-            if row.wanted and not self.wanted[row.wanted].key
-        ]
-        if any(head.segment != self.head.segment for head in heads):
+        heads = self.found.buckets
+        if any(head.segment != self.found.head.segment for head in heads):
             raise SinkError(
                 "the buckets of the table have segments of several lengths: start the query again"
             )
@@ -185,14 +157,13 @@ class FoundKeys:
 
     def results(self, at: int) -> pa.Table:
         """Return a row for each of those of the keys, with the results of the windows that end at a time in ticks."""
-        plan, pages = self.binding.plan, self._pages
-        number = {stored_key(key): n for n, key in enumerate(self.keys)}
+        plan, pages = self.binding.plan, self.found.pages
         columns, counts = self._decoded()
-        owner = np.array([number[self.wanted[page.wanted].key] for page in pages], np.int64)
+        owner = np.fromiter((page.key for page in pages), np.int64, len(pages))
         entries = Entries(np.repeat(owner, counts), tuple(columns))
         order = row_order(entries.key, entries.time)
         entries = entries if order is None else entries.take(order)
-        windows = plan.windows_at(entries, len(self.keys), at, self.features.empty)
+        windows = plan.windows_at(entries, self.found.sums, len(self.keys), at, self.features.empty)
         results = self.binding.output.table([windows])
         if len(self.keys) < len(self.number):
             results = take_rows(results, self.number)
@@ -205,10 +176,11 @@ class FoundKeys:
         self._decoded()
         (key,), backend = self.keys, MemoryBackend()
         puts: dict[int, dict[bytes, bytes]] = {}
-        for page in self._pages:
-            begins = page.start <= max(page.segment * self.head.segment, _LEAST)
-            name = key if begins else further_names([key], np.array([page.start]))[0]
-            puts.setdefault(page.segment, {})[name] = bytes(page.page)
+        segment_ticks = self.found.head.segment
+        for row in (page.row for page in self.found.pages):
+            begins = row.start <= max(row.segment * segment_ticks, _LEAST)
+            name = key if begins else further_names([key], np.array([row.start]))[0]
+            puts.setdefault(row.segment, {})[name] = bytes(row.page)
         backend.write(WriteBatch(puts), NO_VERSION)
         schema, binding = self.binding.stored_schema(), self.binding
         close_time = self._close_time
@@ -217,12 +189,8 @@ class FoundKeys:
         progress = Progress(identity=binding.identity(), schema=schema, close_time=close_time)
         pointer = Pointer("", progress=progress)
         return open_windows(
-            binding, binding, Bucket(pointer, replace(schema, segment=self.head.segment), backend)
+            binding, binding, Bucket(pointer, replace(schema, segment=segment_ticks), backend)
         )
-
-    @property
-    def _pages(self) -> list[FoundPage]:
-        return [row for row in self.found if self.wanted[row.wanted].key]
 
     def _decoded(self) -> tuple[list[Any], Any]:
         """The entries of all pages.
@@ -230,21 +198,21 @@ class FoundKeys:
         Raises:
             CorruptDataError: a page is damaged; names it.
         """
-        layout, pages = self.binding.plan.layout, self._pages
+        layout, pages = self.binding.plan.layout, self.found.pages
         try:
-            return layout.decode([page.page for page in pages])
+            return layout.decode([page.row.page for page in pages])
         except SerializationError:
             for page in pages:
                 self._check(page)
             raise
 
-    def _check(self, page: FoundPage) -> None:
+    def _check(self, page: KeyRow) -> None:
         try:
-            self.binding.plan.layout.decode([page.page])
+            self.binding.plan.layout.decode([page.row.page])
         except SerializationError as error:
-            one = self.wanted[page.wanted]
+            one, row = page.wanted, page.row
             raise CorruptDataError(
-                f"the page of key {one.key!r}, bucket {one.bucket}, segment {page.segment}, start {page.start}: {error}"
+                f"the page of key {one.key!r}, bucket {one.bucket}, segment {row.segment}, start {row.start}: {error}"
             ) from error
 
 

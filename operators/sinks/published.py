@@ -18,7 +18,7 @@ from operators.sinks.pages import PageFinder, Wanted
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
 from serializers.shapes import count, instance, int64, refusing
 
-HEAD_VERSION = 1
+HEAD_VERSION = 2
 HEADS_EDITION = 0
 """The edition of the rows that have a head; the segment is the number of the definition."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -128,6 +128,10 @@ class Head:
             version, *rest = instance(list, unpack_value(data))
             if count(version) > HEAD_VERSION:
                 raise NewerFormatError("a table of pages", version, HEAD_VERSION)
+            if version < HEAD_VERSION:
+                raise CorruptDataError(
+                    "a table of pages: an earlier version wrote it. Remove it: the query writes all pages again"
+                )
             identity, schema, event_time, grace, query, batch, edition, buckets, *times = rest
             segment, close_time, written = times
             columns = _columns(instance(bytes, schema))

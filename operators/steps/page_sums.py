@@ -89,6 +89,13 @@ class PageSums:
         self._note_read(segment)
         return self._known(segment, [keys[n] for n in numbers.tolist()], numbers)
 
+    def of_pages(self, segment: int, keys: Sequence[bytes], pages: PageIds) -> Entries:
+        """Return the sums of pages that have any, as `has` says: a pane for each page with panes."""
+        self._note_read(segment)
+        sums = self._of_pages(segment, keys, pages)
+        self._trim(segment)
+        return sums
+
     def _note_read(self, segment: int) -> None:
         """Note that this step reads the segment."""
         self._read.pop(segment, None)

@@ -1,20 +1,21 @@
 """What an operator computes, as a value, and what processes batches by it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
 from operators.aggregates.strategy import BY_COST, Strategy
-from operators.columns.ranges import Ints
+from operators.columns.ranges import Ints, Mask
 from operators.columns.records import FAR_PAST
 from operators.kinds.described import WindowsPart
 from operators.kinds.kind import WindowKind
 from operators.steps.emission import AggregateOutput
+from operators.steps.panes import PaneSchema
 from operators.steps.partials import TwoStagePlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
@@ -36,6 +37,18 @@ class Engine(Protocol):
 
     def step(self, batch: Any, step: Step) -> Sequence[Emitted]:
         """Process one batch, as `Binding.read` returns it for the plan, and return what to emit."""
+
+
+class Summed(NamedTuple):
+    """How the entries of pages are summed.
+
+    Attributes:
+        schema: the sums, which have no columns of objects.
+        panes_of: returns the panes among stored entries.
+    """
+
+    schema: PaneSchema
+    panes_of: Callable[[Entries], Entries]
 
 
 class Plan(ABC):
@@ -167,15 +180,34 @@ class Plan(ABC):
         del store, stored
         return []
 
+    @property
+    def summed(self) -> "Summed | None":
+        """How the entries of whole pages are summed, for `windows_at`; None if they are not: by default."""
+        return None
+
+    def ends_at(self, time: int) -> list[int]:
+        """Return the ticks at which windows that end at a time begin or end."""
+        raise NotImplementedError
+
+    def are_whole_at(self, time: int, start: Ints, last: Ints) -> Mask:
+        """Return which spans the windows that end at a time contain whole, or not at all, each of them.
+
+        Args:
+            time: in ticks.
+            start, last: shape (n,), int64: the first and the last tick of each span.
+        """
+        raise NotImplementedError
+
     def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
         """Return the first and the last segment of each span that windows which end at a time reach into."""
         raise NotImplementedError
 
-    def windows_at(self, entries: Entries, keys: int, time: int, empty: Entries) -> Any:
+    def windows_at(self, entries: Entries, sums: Entries | None, keys: int, time: int, empty: Entries) -> Any:
         """Return the windows of keys that end at one time, over what is stored of them, as an output takes them.
 
         Args:
-            entries: the entries of the keys, in the stored columns.
+            entries: the entries of the keys, in the stored columns, sorted.
+            sums: sums of other entries, as `summed` says, sorted; None if there are none.
             keys: how many there are.
             time: in ticks, not before the close time that the entries are of.
             empty: what `empty` returns; it is made once for many calls.

@@ -161,9 +161,14 @@ class StagedPages:
             for number in [number for number in staged if number < segment]:
                 del staged[number]
 
+    def forget_reads(self) -> None:
+        """Forget what was read: the backend is about to be changed."""
+        self._read, self._stored = {}, None
+
     def clear(self) -> None:
         """Forget the changes: they were written, or the backend was changed otherwise."""
-        self.changes, self._read, self._stored = WriteBatch(), {}, None
+        self.changes = WriteBatch()
+        self.forget_reads()
 
 
 def _without(gone: Set[bytes], names: list[bytes], pages: list[bytes]) -> Chunk:

@@ -366,6 +366,10 @@ class WindowStore:
         self._staged.clear()
         return changes
 
+    def forget_reads(self) -> None:
+        """Forget what was read since changes were drained, before they are written to the backend."""
+        self._staged.forget_reads()
+
     def _renew_index(self) -> None:
         """Build the index again once it holds more than twice as many keys as there are pages.
 

@@ -32,8 +32,9 @@ class ReadPages:
         """Yield the pages as rows."""
         number = bucket_number(number, bucket.pointer.progress.buckets)
         check_published(bucket.schema, self.binding.stored_schema())
-        store = WindowStore(bucket.backend, self.binding.plan.layout, bucket.schema.segment)
-        yield from all_pages(store, number, bucket)
+        plan = self.binding.plan
+        store = WindowStore(bucket.backend, plan.layout, bucket.schema.segment)
+        yield from all_pages(store, plan.summed, number, bucket)
 
 
 @dataclass(frozen=True)

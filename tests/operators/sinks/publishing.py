@@ -1,7 +1,7 @@
 """A local runner that publishes the pages of its batches to a table."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -46,8 +46,9 @@ class Publisher:
         schema: pa.Schema = SCHEMA,
         query: str = "one",
         directory: Path | None = None,
+        options: Mapping[str, str] = SEGMENT,
     ) -> None:
-        published, config = PublishedFeatures(features), resolve(backend, SEGMENT)
+        published, config = PublishedFeatures(features), resolve(backend, options)
         self.runner = LocalRunner(lambda s, c: published.bind(s, "at", c), config, directory)
         self._binding = published.bind(schema, "at", config)
         self.publish = Publish(pages, Definition.of(self._binding, schema), 1)
@@ -82,5 +83,6 @@ class Publisher:
     def _whole(self) -> pa.Table:
         with self.runner._stored() as bucket:
             check_published(bucket.schema, self._binding.stored_schema())
-            store = WindowStore(bucket.backend, self._binding.plan.layout, bucket.schema.segment)
-            return pa.concat_tables(list(all_pages(store, 0, bucket)))
+            plan = self._binding.plan
+            store = WindowStore(bucket.backend, plan.layout, bucket.schema.segment)
+            return pa.concat_tables(list(all_pages(store, plan.summed, 0, bucket)))

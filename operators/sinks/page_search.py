@@ -1,0 +1,333 @@
+"""Which rows of a table of pages an answer needs: it reads few, however many records a key has.
+
+A key's page of a segment is found under the key's own name. If it has several, `runtime.page_places` says where they are, and
+where their sums. Of these, an answer reads those of what its windows contain whole, and goes down where one begins or ends:
+
+    windows     |-------------------------------------------|
+    segments  |   x    |   sum   |   sum   |   sum   |    x    |        x: read its blocks, of these parts, of these pages
+
+Rows of one round are wanted together. Of few keys, the first round takes sums of blocks and parts with it, by guess, so that
+there are two rounds at most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from operators.runtime.binding import Binding
+from operators.runtime.page_places import FAN, blocks_name, pages_name, parts_name, slices, total_name
+from operators.runtime.page_rows import NO_KEY, BucketHead
+from operators.sinks.interface import SinkError
+from operators.sinks.pages import FoundPage, PageFinder, Wanted
+from operators.sinks.published import Head, wanted_head
+from operators.steps.plan import Summed
+from serializers.keys import bucket_of, stored_key
+from state_backends import Entries
+from state_backends.store.entries import merge_entries
+from state_backends.store.ordering import row_order
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_FEW_KEYS = 8
+"""The first round takes a guess for so many keys."""
+
+
+class Node(NamedTuple):
+    """What rows are of.
+
+    Attributes:
+        level: "head", "bucket", "page" (the only one of a key in a segment), "total", "blocks", "parts" or "pages" (of a part).
+        key: number of the key.
+        segment, block, part: numbers of those that the rows are of.
+    """
+
+    level: str
+    key: int = -1
+    segment: int = 0
+    block: int = 0
+    part: int = 0
+
+
+_HEAD = Node("head")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A page that was found.
+
+    Attributes:
+        key: number of the key.
+        wanted: by which it was found.
+        row: the row.
+    """
+
+    key: int
+    wanted: Wanted
+    row: FoundPage
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a table has of keys, as of one batch.
+
+    Attributes:
+        head: the head of the features.
+        buckets: the heads of the keys' buckets, of those that have state.
+        pages: pages of the keys.
+        sums: sums of other pages, by key number; sorted. None if pages are not summed.
+    """
+
+    head: Head
+    buckets: Sequence[BucketHead]
+    pages: Sequence[KeyRow]
+    sums: Entries | None
+
+
+@dataclass
+class PageSearch:
+    """Finds what an answer needs.
+
+    Attributes:
+        head: the head of the features, as it was found before.
+        number: the number of their definition.
+        binding: the binding of the features.
+        keys: distinct keys, encoded.
+        time: the end of the windows in ticks; None for all pages of the keys.
+    """
+
+    head: Head
+    number: int
+    binding: Binding
+    keys: Sequence[bytes]
+    time: int | None
+    _rows: dict[Node, list[KeyRow]] = field(default_factory=dict, init=False)
+    """What was asked for, and found."""
+
+    def run(self, finder: PageFinder) -> Found | None:
+        """Return what the table has; None if another batch was written between two rounds, or another edition.
+
+        Raises:
+            SinkError: a row is missing, so that an answer would lack records; or the table cannot be reached.
+        """
+        self._stored = [stored_key(key) for key in self.keys]
+        self._buckets = [bucket_of(key, self.head.buckets) for key in self.keys]
+        summed = None if self.time is None else self.binding.plan.summed
+        spans = self._spans()
+        wants, first = {**self._plain(spans), **({} if summed is None else self._sums(spans))}, None
+        while True:
+            self._ask(finder, wants)
+            head = next((Head.decode(row.row.page) for row in self._rows[_HEAD]), None)
+            if head is None or head.edition != self.head.edition or (first is not None and head != first):
+                return None
+            if self.time is None or summed is None:
+                return Found(head, self._bucket_heads(), self._pages(), None)
+            descent = _Descent(self, self.time, summed)
+            if not descent.missing:
+                return Found(head, self._bucket_heads(), self._pages(), descent.sums)
+            first, wants = head, descent.missing
+
+    def _spans(self) -> list[tuple[int, int]]:
+        if self.time is None:
+            return [(_LEAST, _MOST)]
+        return self.binding.plan.spans_at(self.time, self.head.segment)
+
+    def _plain(self, spans: Sequence[tuple[int, int]]) -> dict[Node, Wanted]:
+        """The heads of the keys' buckets, and pages under the names of the keys."""
+        edition = self.head.edition
+        wants = {
+            Node("bucket", bucket): Wanted(edition, bucket, NO_KEY, 0, 0)
+            for bucket in dict.fromkeys(self._buckets)
+        }
+        for n, name in enumerate(self._stored):
+            for at, span in enumerate(spans):
+                wants[Node("page", n, at)] = Wanted(edition, self._buckets[n], name, *span)
+        return wants
+
+    def _sums(self, spans: Sequence[tuple[int, int]]) -> dict[Node, Wanted]:
+        """The sums of segments; and, by guess, those of the blocks and parts in which windows begin and end."""
+        wants = {
+            Node("total", n, at): Wanted(self.head.edition, self._buckets[n], total_name(name), *span)
+            for n, name in enumerate(self._stored)
+            for at, span in enumerate(spans)
+        }
+        if self.is_small and self.time is not None:
+            for end in self.binding.plan.ends_at(self.time):
+                for n in range(len(self._stored)):
+                    wants.update(self.guess(n, end // self.head.segment))
+        return wants
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the keys are so few that the first round takes a guess."""
+        return len(self.keys) <= _FEW_KEYS
+
+    def guess(self, n: int, segment: int) -> dict[Node, Wanted]:
+        """The sums of the blocks of a segment, and those of the parts in which windows probably begin and end."""
+        wants = self._of_segment(Node("blocks", n, segment), blocks_name(segment, self._stored[n]))
+        for end in [] if self.time is None else self.binding.plan.ends_at(self.time):
+            if end // self.head.segment == segment:
+                block, _ = self.slice_of(segment, end)
+                # The page of the end may have started in the block before.
+                for each in {block, max(block - 1, 0)}:
+                    wants.update(self.parts(n, segment, each))
+        return wants
+
+    def slice_of(self, segment: int, time: int) -> tuple[int, int]:
+        """Return the block and the part of a segment in which a time is."""
+        block, part = slices(np.array([time], np.int64), self.span_of(segment))
+        return int(block[0]), int(part[0])
+
+    def span_of(self, segment: int) -> tuple[int, int]:
+        """Return the first and the last tick of a segment."""
+        begin = segment * self.head.segment
+        return max(begin, _LEAST), min(begin + self.head.segment - 1, _MOST)
+
+    def parts(self, n: int, segment: int, block: int) -> dict[Node, Wanted]:
+        """The sums of the parts of a block."""
+        return self._of_segment(Node("parts", n, segment, block), parts_name(segment, block, self._stored[n]))
+
+    def pages(self, n: int, segment: int, block: int, part: int) -> dict[Node, Wanted]:
+        """The pages of a part."""
+        name = pages_name(segment, block, part, self._stored[n])
+        return self._of_segment(Node("pages", n, segment, block, part), name)
+
+    def _of_segment(self, node: Node, name: bytes) -> dict[Node, Wanted]:
+        return {node: Wanted(self.head.edition, self._buckets[node.key], name, node.segment, node.segment)}
+
+    def _ask(self, finder: PageFinder, wants: dict[Node, Wanted]) -> None:
+        """Ask for rows, and for the head."""
+        asked = [(_HEAD, wanted_head(self.number)), *wants.items()]
+        self._rows.update((node, []) for node, _ in asked)
+        for row in finder.find([wanted for _, wanted in asked]):
+            node, wanted = asked[row.wanted]
+            self._rows[node].append(KeyRow(node.key, wanted, row))
+
+    def found(self, node: Node) -> "list[KeyRow] | None":
+        """Return the rows that were found; None if they were not asked for."""
+        return self._rows.get(node)
+
+    def at_level(self, level: str) -> list[KeyRow]:
+        """Return all rows of a level that were found."""
+        return [row for node, rows in self._rows.items() if node.level == level for row in rows]
+
+    def _pages(self) -> list[KeyRow]:
+        return self.at_level("page") + self.at_level("pages")
+
+    def _bucket_heads(self) -> list[BucketHead]:
+        return [BucketHead.decode(row.row.page) for row in self.at_level("bucket")]
+
+
+class _Descent:
+    """One way down through the sums that were found.
+
+    Attributes:
+        sums: those that an answer takes, sorted.
+        missing: what has to be asked for.
+    """
+
+    def __init__(self, search: PageSearch, time: int, summed: Summed) -> None:
+        self._search = search
+        self._time = time
+        self._layout = summed.schema.layout
+        self._taken: list[Entries] = []
+        self.missing: dict[Node, Wanted] = {}
+        totals = search.at_level("total")
+        segments = self._cut(totals, [search.span_of(row.row.segment)[1] for row in totals])
+        blocks = self._cut(*self._blocks_of(segments))
+        for part in self._cut(*self._parts_of(blocks)):
+            self._read(part)
+        self.sums = merge_entries([_sorted(one) for one in self._taken], self._layout)
+
+    def _cut(self, rows: Sequence[KeyRow], last: Sequence[int]) -> "list[_Span]":
+        """Take the sums of spans that windows contain whole; return the other spans that they reach into.
+
+        Args:
+            rows: rows with sums of spans that follow one another.
+            last: the last tick of each row.
+        """
+        columns, counts = self._layout.decode([row.row.page for row in rows])
+        number, start = np.repeat(np.arange(len(rows)), counts), columns[0]
+        end = np.array(last, np.int64)[number]
+        followed = np.flatnonzero(number[1:] == number[:-1])
+        end[followed] = start[followed + 1] - 1
+        reached = start <= self._time
+        whole = self._search.binding.plan.are_whole_at(self._time, start, end)
+        key = np.array([row.key for row in rows], np.int64)[number]
+        self._taken.append(Entries(key, tuple(columns)).take(np.flatnonzero(whole & reached)))
+        cut = np.flatnonzero(~whole & reached)
+        return [
+            _Span(rows[n].key, rows[n].row.segment, begin, until)
+            for n, begin, until in zip(
+                number[cut].tolist(), start[cut].tolist(), end[cut].tolist(), strict=True
+            )
+        ]
+
+    def _blocks_of(self, segments: "Sequence[_Span]") -> tuple[list[KeyRow], list[int]]:
+        """The sums of the blocks of segments, and the last tick of each segment."""
+        rows, last = [], []
+        for key, segment, _, end in segments:
+            found = self._search.found(Node("blocks", key, segment))
+            if found is None:
+                self.missing.update(self._search.guess(key, segment))
+            else:
+                rows.append(self._only(found))
+                last.append(end)
+        return rows, last
+
+    def _parts_of(self, blocks: "Sequence[_Span]") -> tuple[list[KeyRow], list[int]]:
+        """The sums of the parts of blocks, and the last tick of each block."""
+        rows, last = [], []
+        for key, segment, begin, end in blocks:
+            block, _ = self._search.slice_of(segment, begin)
+            pages = [Node("pages", key, segment, block, part) for part in range(FAN)]
+            found = self._search.found(Node("parts", key, segment, block))
+            if found is not None:
+                rows.append(self._only(found))
+                last.append(end)
+            elif self._search.is_small and self._search.found(pages[0]) is None:
+                # The guess was wrong: a page reaches over more than a block, which has few, then.
+                for part in range(FAN):
+                    self.missing.update(self._search.pages(key, segment, block, part))
+            elif not self._search.is_small:
+                self.missing.update(self._search.parts(key, segment, block))
+            elif not any(map(self._search.found, pages)):
+                raise _incomplete()
+        return rows, last
+
+    def _read(self, part: "_Span") -> None:
+        """See to it that the pages of a part are read."""
+        key, segment, begin, _ = part
+        at = self._search.slice_of(segment, begin)
+        found = self._search.found(Node("pages", key, segment, *at))
+        if found is None:
+            self.missing.update(self._search.pages(key, segment, *at))
+        elif not found:
+            raise _incomplete()
+
+    @staticmethod
+    def _only(found: Sequence[KeyRow]) -> KeyRow:
+        if not found:
+            raise _incomplete()
+        return found[0]
+
+
+class _Span(NamedTuple):
+    """A segment, a block or a part of a key, from the start of its first page to the end of its last one."""
+
+    key: int
+    segment: int
+    begin: int
+    end: int
+
+
+def _incomplete() -> SinkError:
+    return SinkError(
+        "the table of pages lacks a row of this key, so that an answer would lack records: something else deletes rows. "
+        "Remove the table: the query writes all pages again with its next batch"
+    )
+
+
+def _sorted(sums: Entries) -> Entries:
+    order = row_order(sums.key, sums.time)
+    return sums if order is None else sums.take(order)
