@@ -52,6 +52,7 @@ _USERS = "only folds, or users' functions, are wrong"
 _CHAINS = "chains: windows that never close, rows that are late"
 _SPARK = "wrong on Spark, right with a local runner"
 _PAGES = "a page is refused, or its bytes are wrong"
+_PUBLISHED = "what a reader of published pages answers, or refuses"
 _FORGOTTEN = "a key that was to be forgotten: the request is not done, files still have it"
 MUTATIONS = (
     Mutation(
@@ -305,6 +306,20 @@ MUTATIONS = (
         "held += packed[::-1]",
         "Two busy keys have each other's sums.",
         _VALUE,
+    ),
+    Mutation(
+        "published pages of keys that have got several",
+        "first = found.key[in_tree & (found.start == found.begin)].tolist()",
+        "first = list[int]()",
+        "A reader of features counts the first records of a busy key twice.",
+        _PUBLISHED,
+    ),
+    Mutation(
+        "what a sum of published pages reaches to",
+        "end[followed] = start[followed + 1] - 1",
+        "end[followed] = start[followed]",
+        "A reader of features counts records of a busy key that are older than the lookback.",
+        _PUBLISHED,
     ),
     Mutation(
         "which row of a key is its last in a table",

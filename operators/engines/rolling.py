@@ -165,14 +165,9 @@ class RollingPlan(KindPlan):
     def cut_entries(self, entries: Entries, segment_ticks: int, close_time: int) -> Entries:
         if self.on_arrival:
             return entries
-        schema, codec, empty = WaitingSchema(self.operations), self.codec, self.empty()
-        across = schema.across(entries, segment_ticks)
-        if not across.any():
-            return entries
         times = self.event_time, self.tick_us
-        rows = schema.unpack(entries.take(across), codec, times, close_time, FAR_FUTURE)
-        cut = schema.pack(rows, codec, segment_ticks, empty)
-        return merge_entries([entries.take(~across), cut], schema.layout)
+        schema, empty = WaitingSchema(self.operations), self.empty()
+        return schema.cut(entries, segment_ticks, close_time, self.codec, times, empty)
 
     def without_rows(self) -> "RollingPlan":
         return replace(self, emits=False)
@@ -181,14 +176,7 @@ class RollingPlan(KindPlan):
     def summed(self) -> Summed | None:
         if self.panes.layout.has_objects or self.kind.forget_after is not None:
             return None
-        return Summed(self.panes, self.stored.panes)
-
-    def ends_at(self, time: int) -> list[int]:
-        return [*(time - lookback for lookback in self.kind.finite), time]
-
-    def are_whole_at(self, time: int, start: Ints, last: Ints) -> Mask:
-        times = np.full(len(start), time)
-        return self.kind.contain_whole(start, last, times, times)
+        return Summed(self.panes, self.stored.panes, (*self.kind.finite, 0), self.kind.contain_whole)
 
     def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
         last = time // segment_ticks

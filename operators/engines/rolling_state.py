@@ -5,12 +5,13 @@ from typing import ClassVar
 import numpy as np
 
 from operators.columns.ranges import Ints, Mask, run_starts
-from operators.columns.records import NEVER, event_ticks
+from operators.columns.records import FAR_FUTURE, NEVER, event_ticks
 from operators.engines.rolling_rows import Waiting
 from operators.steps.panes import PaneSchema
 from serializers.arrays import fill
 from serializers.rows import RowCodec
 from state_backends import Entries
+from state_backends.store.entries import merge_entries
 from state_backends.store.ordering import row_order
 from state_backends.store.schema import NUMBER, TIME, VALUE
 
@@ -111,3 +112,28 @@ class WaitingSchema(RollingPaneSchema):
 def last_times(entries: Entries) -> Ints:
     """Return the time of the last record of each stored lifetime pane, or LIFE_PANE_TIME if it is not known."""
     return entries.columns[_SINCE]
+
+    def cut(
+        self,
+        entries: Entries,
+        segment_ticks: int,
+        close_time: int,
+        codec: RowCodec,
+        times: tuple[str, int],
+        empty: Entries,
+    ) -> Entries:
+        """Return stored entries with those of waiting rows cut where segments of this length begin.
+
+        Args:
+            entries: stored entries, sorted.
+            segment_ticks: the length.
+            close_time: in ticks: earlier rows have come out.
+            codec, times, empty: as for `pack` and `unpack`.
+        """
+        across = self.across(entries, segment_ticks)
+        if not across.any():
+            return entries
+        rows = self.unpack(entries.take(across), codec, times, close_time, FAR_FUTURE)
+        return merge_entries(
+            [entries.take(~across), self.pack(rows, codec, segment_ticks, empty)], self.layout
+        )

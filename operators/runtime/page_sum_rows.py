@@ -99,7 +99,7 @@ class PageTrees:
 
     def __init__(self, store: WindowStore, summed: Summed, known: PageSums | None = None) -> None:
         self._store = store
-        self._schema, self._panes_of = summed
+        self._schema, self._panes_of = summed.schema, summed.panes_of
         self._known = PageSums(self._schema, store, self._panes_of) if known is None else known
 
     def changed(self, segment: int, puts: Mapping[bytes, bytes], gone: Collection[bytes]) -> list[PageRow]:

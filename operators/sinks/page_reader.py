@@ -115,7 +115,7 @@ class FeatureReader:
             StaleError: the table lacks `min_batch`, or is older than `max_age`.
             CorruptDataError: a page is damaged; names it.
 
-        Cost: one round trip.
+        Cost: one round trip; two for a key with several pages in a segment.
         """
         answers = self.get_many([key], at, min_batch=min_batch, max_age=max_age)
         row = answers.table.to_pylist()[0]
@@ -138,7 +138,7 @@ class FeatureReader:
         Raises:
             DefinitionError, SinkError, StaleError, CorruptDataError: as for `get`.
 
-        Cost: one round trip.
+        Cost: one round trip; up to four if one of many keys has several pages in a segment.
         """
         found, at_ticks = self._ask(keys, at, min_batch, max_age)
         return Answers(found.results(at_ticks), found.freshness)

@@ -113,6 +113,7 @@ class PageSearch:
         self._stored = [stored_key(key) for key in self.keys]
         self._buckets = [bucket_of(key, self.head.buckets) for key in self.keys]
         summed = None if self.time is None else self.binding.plan.summed
+        self._ends = [] if self.time is None or summed is None else [self.time - each for each in summed.ends]
         spans = self._spans()
         wants, first = {**self._plain(spans), **({} if summed is None else self._sums(spans))}, None
         while True:
@@ -151,8 +152,8 @@ class PageSearch:
             for n, name in enumerate(self._stored)
             for at, span in enumerate(spans)
         }
-        if self.is_small and self.time is not None:
-            for end in self.binding.plan.ends_at(self.time):
+        if self.is_small:
+            for end in self._ends:
                 for n in range(len(self._stored)):
                     wants.update(self.guess(n, end // self.head.segment))
         return wants
@@ -165,7 +166,7 @@ class PageSearch:
     def guess(self, n: int, segment: int) -> dict[Node, Wanted]:
         """The sums of the blocks of a segment, and those of the parts in which windows probably begin and end."""
         wants = self._of_segment(Node("blocks", n, segment), blocks_name(segment, self._stored[n]))
-        for end in [] if self.time is None else self.binding.plan.ends_at(self.time):
+        for end in self._ends:
             if end // self.head.segment == segment:
                 block, _ = self.slice_of(segment, end)
                 # The page of the end may have started in the block before.
@@ -230,6 +231,7 @@ class _Descent:
         self._search = search
         self._time = time
         self._layout = summed.schema.layout
+        self._contain_whole = summed.contain_whole
         self._taken: list[Entries] = []
         self.missing: dict[Node, Wanted] = {}
         totals = search.at_level("total")
@@ -252,7 +254,8 @@ class _Descent:
         followed = np.flatnonzero(number[1:] == number[:-1])
         end[followed] = start[followed + 1] - 1
         reached = start <= self._time
-        whole = self._search.binding.plan.are_whole_at(self._time, start, end)
+        times = np.full(len(start), self._time)
+        whole = self._contain_whole(start, end, times, times)
         key = np.array([row.key for row in rows], np.int64)[number]
         self._taken.append(Entries(key, tuple(columns)).take(np.flatnonzero(whole & reached)))
         cut = np.flatnonzero(~whole & reached)

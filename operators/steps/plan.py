@@ -45,10 +45,15 @@ class Summed(NamedTuple):
     Attributes:
         schema: the sums, which have no columns of objects.
         panes_of: returns the panes among stored entries.
+        ends: how many ticks before the end of a window windows begin or end.
+        contain_whole: given the first and last ticks of spans, and the first and last ends of windows, returns which spans each
+            window contains whole, or not at all.
     """
 
     schema: PaneSchema
     panes_of: Callable[[Entries], Entries]
+    ends: tuple[int, ...]
+    contain_whole: Callable[[Ints, Ints, Ints, Ints], Mask]
 
 
 class Plan(ABC):
@@ -184,19 +189,6 @@ class Plan(ABC):
     def summed(self) -> "Summed | None":
         """How the entries of whole pages are summed, for `windows_at`; None if they are not: by default."""
         return None
-
-    def ends_at(self, time: int) -> list[int]:
-        """Return the ticks at which windows that end at a time begin or end."""
-        raise NotImplementedError
-
-    def are_whole_at(self, time: int, start: Ints, last: Ints) -> Mask:
-        """Return which spans the windows that end at a time contain whole, or not at all, each of them.
-
-        Args:
-            time: in ticks.
-            start, last: shape (n,), int64: the first and the last tick of each span.
-        """
-        raise NotImplementedError
 
     def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
         """Return the first and the last segment of each span that windows which end at a time reach into."""
