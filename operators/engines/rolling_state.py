@@ -108,11 +108,6 @@ class WaitingSchema(RollingPaneSchema):
         order = row_order(found.key, found.time)
         return found if order is None else found.take(order)
 
-
-def last_times(entries: Entries) -> Ints:
-    """Return the time of the last record of each stored lifetime pane, or LIFE_PANE_TIME if it is not known."""
-    return entries.columns[_SINCE]
-
     def cut(
         self,
         entries: Entries,
@@ -137,3 +132,8 @@ def last_times(entries: Entries) -> Ints:
         return merge_entries(
             [entries.take(~across), self.pack(rows, codec, segment_ticks, empty)], self.layout
         )
+
+
+def last_times(entries: Entries) -> Ints:
+    """Return the time of the last record of each stored lifetime pane, or LIFE_PANE_TIME if it is not known."""
+    return entries.columns[_SINCE]

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -15,13 +15,15 @@ from operators.columns.records import FAR_PAST
 from operators.kinds.described import WindowsPart
 from operators.kinds.kind import WindowKind
 from operators.steps.emission import AggregateOutput
-from operators.steps.panes import PaneSchema
 from operators.steps.partials import TwoStagePlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from serializers.pages import Column, PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.store.schema import head_codes
+
+if TYPE_CHECKING:
+    from operators.steps.panes import PaneSchema
 
 
 class Engine(Protocol):
@@ -50,7 +52,7 @@ class Summed(NamedTuple):
             window contains whole, or not at all.
     """
 
-    schema: PaneSchema
+    schema: "PaneSchema"
     panes_of: Callable[[Entries], Entries]
     ends: tuple[int, ...]
     contain_whole: Callable[[Ints, Ints, Ints, Ints], Mask]
