@@ -12,7 +12,7 @@ from operators.columns.records import Records, most_ticks
 from operators.errors import DefinitionError
 from operators.runtime.identity import CLOCK
 from operators.runtime.inputs import Inputs
-from operators.runtime.page_rows import PAGE_ROWS
+from operators.runtime.page_places import PAGE_ROWS
 from operators.steps.late_reports import LateSide
 from operators.steps.partials import Partials, from_table, join
 from operators.steps.plan import Plan

@@ -6,17 +6,15 @@ Keys with several pages in a segment have rows with the sums of these, if the pl
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.runtime.page_places import NO_KEY, PAGE_ROWS, BucketHead
 from operators.runtime.page_sum_rows import PageRow, PageTrees
-from serializers import pack_value, unpack_value
 from serializers.keys import stored_key
-from serializers.shapes import int64, refusing
 from state_backends.errors import StateError
 from state_backends.store.page_ids import keys_and_starts
 
@@ -27,53 +25,6 @@ if TYPE_CHECKING:
     from state_backends.checkpoints.stored_bucket import Bucket
     from state_backends.interface import WriteBatch
     from state_backends.store.schema import StoredSchema
-
-NO_KEY = b""
-"""The key of rows that are not of a key; encoded keys are never empty."""
-HEADS = -1
-"""The bucket of rows that are not of a bucket."""
-KEY_COLUMNS = ("edition", "bucket", "key", "segment", "start")
-PAGE_ROWS = pa.schema(
-    [
-        ("edition", pa.int64()),
-        ("bucket", pa.int32()),
-        ("key", pa.binary()),
-        ("segment", pa.int64()),
-        ("start", pa.int64()),
-        ("page", pa.binary()),
-        ("change", pa.string()),
-        ("sequence", pa.int64()),
-    ]
-)
-"""Columns of the rows: `edition` tells sets of pages in one table apart, `sequence` is the version of the bucket's state."""
-
-
-@dataclass(frozen=True, slots=True)
-class BucketHead:
-    """What a table knows of a bucket beside its pages.
-
-    Attributes:
-        close_time: the close time that the bucket has reached, in ticks.
-        segment: length of a segment in ticks.
-    """
-
-    close_time: int
-    segment: int
-
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return pack_value([self.close_time, self.segment])
-
-    @classmethod
-    def decode(cls, data: bytes) -> "BucketHead":
-        """Return what `encode` wrote.
-
-        Raises:
-            CorruptDataError: the bytes are something else.
-        """
-        with refusing("a bucket of a table of pages"):
-            close_time, segment = unpack_value(data)
-            return cls(int64(close_time), int64(segment))
 
 
 def check_published(running: "StoredSchema", given: "StoredSchema") -> None:
@@ -127,6 +78,7 @@ def changed_pages(
         else:
             rows = _plain(store, segment, [*puts, *gone], list(puts.values()))
             parts.append(_table(bucket, sequence, segment, rows))
+    store.forget_reads()  # They were of the backend before it has the changes.
     return pa.concat_tables(parts)
 
 

@@ -352,9 +352,7 @@ class StatefulOperator:
     def _changed_pages(self, changes: WriteBatch, bucket: int, sequence: int) -> pa.Table:
         """The pages that a batch changes, for a table whose readers have the binding given last."""
         check_published(self._runner.binding.stored_schema(), self.binding.stored_schema())
-        table = changed_pages(self.engine.state, self.binding.plan.summed, changes, bucket, sequence)
-        self.store.forget_reads()  # They were of the backend before it has the changes.
-        return table
+        return changed_pages(self.engine.state, self.binding.plan.summed, changes, bucket, sequence)
 
     def drain_metrics(self, counters: Counters) -> dict[str, int]:
         """Return what is reported of the last step and its commit, by the names of `METRICS`.

@@ -17,8 +17,16 @@ from typing import NamedTuple
 import numpy as np
 
 from operators.runtime.binding import Binding
-from operators.runtime.page_places import FAN, blocks_name, pages_name, parts_name, slices, total_name
-from operators.runtime.page_rows import NO_KEY, BucketHead
+from operators.runtime.page_places import (
+    FAN,
+    NO_KEY,
+    BucketHead,
+    blocks_name,
+    pages_name,
+    parts_name,
+    slices,
+    total_name,
+)
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import FoundPage, PageFinder, Wanted
 from operators.sinks.published import Head, wanted_head

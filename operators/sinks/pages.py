@@ -55,7 +55,7 @@ class PageFinder(Protocol):
 
 
 class PageTable(Sink):
-    """A sink for the rows of `operators.runtime.page_rows.PAGE_ROWS`, which readers find by key.
+    """A sink for the rows of `operators.runtime.page_places.PAGE_ROWS`, which readers find by key.
 
     `write` takes their columns but for `change`; the first five are the key. It is also called in an empty table and with
     tables of other editions in it. Every batch has rows, so that each is noted.

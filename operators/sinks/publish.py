@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.errors import DefinitionError
-from operators.runtime.page_rows import KEY_COLUMNS, NO_KEY, PAGE_ROWS, BucketHead
+from operators.runtime.page_places import KEY_COLUMNS, NO_KEY, PAGE_ROWS, BucketHead
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import PageTable
 from operators.sinks.published import Definition, Head, find_head, head_rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 from operators.kinds.rolling import CLOSED
 from operators.runtime.binding import Binding
 from operators.runtime.identity import SEGMENT, differences, differing
-from operators.runtime.page_rows import HEADS, NO_KEY
+from operators.runtime.page_places import HEADS, NO_KEY
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import PageFinder, Wanted
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value

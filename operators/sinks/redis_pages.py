@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from operators.errors import DefinitionError
-from operators.runtime.page_rows import KEY_COLUMNS
+from operators.runtime.page_places import KEY_COLUMNS
 from operators.sinks.interface import Changes, SinkError, WrittenBatch
 from operators.sinks.page_connection import ConnectedFinder
 from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted

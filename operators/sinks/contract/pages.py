@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from operators.runtime.page_rows import KEY_COLUMNS, PAGE_ROWS
+from operators.runtime.page_places import KEY_COLUMNS, PAGE_ROWS
 from operators.sinks.contract.base import check, number_of
 from operators.sinks.interface import Changes, WrittenBatch
 from operators.sinks.pages import PageTable, Wanted

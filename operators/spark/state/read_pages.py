@@ -7,7 +7,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from operators.runtime.binding import Binding
-from operators.runtime.page_rows import PAGE_ROWS, all_pages, check_published
+from operators.runtime.page_places import PAGE_ROWS
+from operators.runtime.page_rows import all_pages, check_published
 from operators.spark.base.inside import checkpoint_of, query_id
 from state_backends import WindowStore
 from state_backends.checkpoints.labels import bucket_number
