@@ -56,6 +56,13 @@ _PUBLISHED = "what a reader of published pages answers, or refuses"
 _FORGOTTEN = "a key that was to be forgotten: the request is not done, files still have it"
 MUTATIONS = (
     Mutation(
+        "the days that a MERGE reads",
+        "return [(days[start], days[end - 1]) for start, end in zip(starts, ends, strict=True)]",
+        "return [(days[start], days[end - 2]) for start, end in zip(starts, ends, strict=True)]",
+        "A table of Delta has a window twice, the old and the new row.",
+        "a table of Delta or Iceberg lacks a batch, or has one twice; its files that are read",
+    ),
+    Mutation(
         "the lower bound of sliding windows",
         'lo = np.searchsorted(place, place[a] - size, "left")',
         'lo = np.searchsorted(place, place[a] - size, "right")',

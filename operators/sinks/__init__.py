@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
     from operators.sinks.kafka import KafkaSink
     from operators.sinks.kafka_table import read_table
+    from operators.sinks.lake import Merge, merge_to
     from operators.sinks.page_answers import Freshness
     from operators.sinks.page_reader import Answer, Answers, FeatureReader, StaleError
     from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
@@ -30,6 +31,7 @@ __all__ = [
     "FoundPage",
     "Freshness",
     "KafkaSink",
+    "Merge",
     "PageFinder",
     "PageTable",
     "PostgresPages",
@@ -43,6 +45,7 @@ __all__ = [
     "Upsert",
     "Wanted",
     "WrittenBatch",
+    "merge_to",
     "read_table",
     "upsert_to",
 ]
@@ -51,6 +54,7 @@ _MODULES = {
     "interface": ("Changes", "Sink", "SinkError", "WrittenBatch"),
     "kafka": ("KafkaSink",),
     "kafka_table": ("read_table",),
+    "lake": ("Merge", "merge_to"),
     "page_answers": ("Freshness",),
     "page_reader": ("Answer", "Answers", "FeatureReader", "StaleError"),
     "pages": ("FoundPage", "PageFinder", "PageTable", "Wanted"),

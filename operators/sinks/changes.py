@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _Ints = npt.NDArray[np.int64]
 _ONE_ZERO = " (-0.0 and 0.0 are one key)"
 _WORDS = ("update", "retract")
-_REPORT = {"reason", "window", "late_by_ms", "record"}
+REPORT = {"reason", "window", "late_by_ms", "record"}
 """Fields of the report of a late record."""
 
 
@@ -104,7 +104,7 @@ def _refuse_late(schema: pa.Schema) -> None:
 
     place = schema.get_field_index(LATE)
     type_ = schema.field(place).type if place >= 0 else pa.null()
-    if pat.is_struct(type_) and _REPORT <= {field.name for field in type_}:
+    if pat.is_struct(type_) and REPORT <= {field.name for field in type_}:
         raise DefinitionError(
             "the rows are those of apply_with_late, with late records among them, which have no key: write only the "
             "windows, as with result.foreach_batch(lambda windows, late, number: upsert(windows, number))"

@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -15,7 +15,7 @@ import pyarrow.types as pat
 from operators.columns.arrow import plain_type
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
-from operators.sinks.tables import cast_keys, declared_types, not_older
+from operators.sinks.tables import cast_keys, declared_types, free_name, not_older
 from state_backends.uris import may_have_password
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _check(table: "DeltaTable", path: str, changes: Changes) -> None:
 
 def _merge(table: "DeltaTable", changes: Changes) -> None:
     lake = _deltalake()
-    deleted = _free_name(_DELETED, changes.upserts.column_names)
+    deleted = free_name(_DELETED, changes.upserts.column_names)
     source = _source(changes, deleted)
     values = {_quote(name): f"new.{_quote(name)}" for name in changes.upserts.column_names}
     noted = [
@@ -234,14 +234,6 @@ def _replaced(changes: Changes) -> str | None:
         return None
     name = _quote(changes.latest_by)
     return not_older(f"old.{name}", f"new.{name}")
-
-
-def _free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name that begins with this one and is none of those that are taken; Delta ignores case."""
-    lower = {one.lower() for one in taken}
-    while name in lower:
-        name += "_"
-    return name
 
 
 def _source(changes: Changes, deleted: str) -> pa.Table:

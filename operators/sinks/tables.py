@@ -39,6 +39,14 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(map(quoted, names))
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return a name that begins with this one and is none of those that are taken; Delta and Spark ignore case."""
+    lower = {one.lower() for one in taken}
+    while name in lower:
+        name += "_"
+    return name
+
+
 def declared_types(
     schema: pa.Schema, declare: Callable[[pa.DataType], str | None], database: str
 ) -> dict[str, str]:

@@ -12,7 +12,7 @@ from operators.columns.checks import check_column_name
 from operators.errors import DefinitionError
 from operators.sinks.changes import changes_of, forgotten_keys
 from operators.sinks.fingerprints import fingerprint_of, fingerprint_of_rows
-from operators.sinks.interface import Sink, SinkError
+from operators.sinks.interface import Sink, SinkError, WrittenBatch
 from operators.spark.base.inside import is_connect_client, query_id
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _NAMELESS = (
     "upsert_to cannot find the query's id, since this session is one of Spark Connect, or the call does not come from "
     "foreachBatch: give the query a name with query=..., which no other query on the table has"
 )
-_OTHER_NAME = (
+OTHER_NAME = (
     "Under another name (query=...) it replaces rows of the same keys; remove the table first if other rows must not "
     "stay"
 )
@@ -69,9 +69,10 @@ class Upsert:
             if running is None
             else fingerprint_of(running)
         )
-        with _in_words(self.sink, query, batch):
+        with in_words(repr(self.sink), query, batch):
             if not self.sink.write(replace(changes, fingerprint=of)):
-                _check_repeated(self.sink, query, batch, of, has_checkpoint=running is not None)
+                last = self.sink.last_batch(query)
+                check_repeated(last, query, batch, of, has_checkpoint=running is not None)
 
     def forget(self, keys: "Keys") -> int:
         """Delete all rows of keys from the table, those of closed windows, too, in one transaction.
@@ -98,7 +99,7 @@ class Upsert:
 
 
 @contextmanager
-def _in_words(sink: Sink, query: str, batch: int) -> Iterator[None]:
+def in_words(writer: str, query: str, batch: int) -> Iterator[None]:
     """Raise errors of the block as a SinkError that says which batch and table they are of."""
     try:
         yield
@@ -106,29 +107,30 @@ def _in_words(sink: Sink, query: str, batch: int) -> Iterator[None]:
         raise
     except Exception as error:
         raise SinkError(
-            f"batch {batch} of query {query!r} was not written by {sink!r}: {type(error).__name__}: {error}"
+            f"batch {batch} of query {query!r} was not written by {writer}: {type(error).__name__}: {error}"
         ) from error
 
 
-def _check_repeated(sink: Sink, query: str, batch: int, fingerprint: int, *, has_checkpoint: bool) -> None:
+def check_repeated(
+    last: WrittenBatch | None, query: str, batch: int, fingerprint: int, *, has_checkpoint: bool
+) -> None:
     """Refuse a batch that was not written and is no repetition of the query's last one.
 
     Spark repeats the last batch only, and the checkpoint that repeats it is the one that it was written from. Where no
     checkpoint is known, the same rows are a repetition.
     """
-    last = sink.last_batch(query)
     if last is None:
         return
     if last.number > batch:
         raise SinkError(
             f"batch {batch} of query {query!r} comes after batch {last.number}, which is in the table already: the "
-            f"query started from a new or an older checkpoint, or runs twice. {_OTHER_NAME}"
+            f"query started from a new or an older checkpoint, or runs twice. {OTHER_NAME}"
         )
     if last.fingerprint not in (None, fingerprint):
         other = "from another checkpoint" if has_checkpoint else "with other rows"
         raise SinkError(
             f"batch {batch} of query {query!r} is in the table already, {other}: this batch does not repeat it, and was not "
-            f"written. {_OTHER_NAME}"
+            f"written. {OTHER_NAME}"
         )
 
 
@@ -173,14 +175,15 @@ def upsert_to(
         raise DefinitionError(f"keys takes a list of column names, not {keys!r}: write keys=[{keys!r}]")
     for key in keys:
         check_column_name("keys", key)
-    _check_query(query)
+    check_query(query)
     _check_latest_by(sink, latest_by, keys)
     if not is_connect_client():
         sink.check()
     return Upsert(sink, tuple(key for key in keys if key != "window"), query, latest_by)
 
 
-def _check_query(query: object) -> None:
+def check_query(query: object) -> None:
+    """Refuse what is not a name of a query."""
     if query is not None and not (isinstance(query, str) and query):
         raise DefinitionError(f"query takes a name of at least one character, not {query!r}")
 

@@ -22,7 +22,9 @@ ROOT = HERE.parents[1]
 README, INDEX = ROOT / "README.md", ROOT / "docs" / "index.md"
 KAFKA = ROOT / "docs" / "kafka.md"
 """Needs a broker: test_kafka_page.py runs it."""
-PAGES = [README, *sorted({*(ROOT / "docs").rglob("*.md")} - {INDEX, KAFKA})]
+LAKE = ROOT / "docs" / "lake-tables.md"
+"""Needs jars: tests/lake/test_page.py runs it."""
+PAGES = [README, *sorted({*(ROOT / "docs").rglob("*.md")} - {INDEX, KAFKA, LAKE})]
 WITH_CODE = [str(page.relative_to(ROOT)) for page in PAGES if any(blocks(page))]
 
 

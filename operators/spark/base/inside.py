@@ -176,6 +176,22 @@ def texts_of(error: object) -> Iterator[str]:
         error = getattr(error, "_cause", None)
 
 
+def java_classes(error: object) -> list[str]:
+    """Return the Java classes of an error of Spark and of its causes, outermost first.
+
+    Empty with Spark Connect, and where Java has gone: what would be tried again then fails.
+    """
+    from py4j.protocol import Py4JError
+
+    found = list[str]()
+    with suppress(Py4JError, OSError):
+        cause: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+        while cause is not None:
+            found.append(str(cause.getClass().getName()))
+            cause = cause.getCause()
+    return found
+
+
 def first_words(error: "PySparkException") -> str:
     """Return what Spark says of an error, without the context that follows."""
     return str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
@@ -309,6 +325,14 @@ def query_id(spark: "SparkSession") -> str | None:
     """Return the id of the query of which `foreachBatch` is called on this thread; None if it cannot be seen."""
     context = getattr(spark, "sparkContext", None)  # a Spark Connect session has none
     return None if context is None else context.getLocalProperty(QUERY_ID)
+
+
+def unpin(frame: "DataFrame") -> None:
+    """Let executors drop the rows that `localCheckpoint` pinned; without it, they do so when Java collects garbage."""
+    from py4j.protocol import Py4JError
+
+    with suppress(AttributeError, TypeError, Py4JError):
+        frame._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001
 
 
 def checkpoint_of(spark: "SparkSession", query: str) -> str | None:

@@ -325,6 +325,31 @@ def test_the_texts_are_those_that_are_looked_for() -> None:
     assert inside.other_sources("anything else") is None
 
 
+def test_java_classes_of_errors(spark: SparkSession) -> None:
+    """By which `merge_to` knows that another writer was faster."""
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as error:
+        spark.range(1).selectExpr("raise_error(concat('DIVIDE_BY_ZERO', id))").collect()
+    found = inside.java_classes(error.value)
+    assert found, broken("errors have no class of Java", "the further tries of merge_to")
+    assert all(name.startswith(("org.apache.spark.", "java.")) for name in found)
+    assert [] == inside.java_classes(ValueError("of Python"))
+
+
+def test_pinned_rows_can_be_dropped(spark: SparkSession) -> None:
+    """Else they stay until Java collects garbage."""
+
+    def count() -> int:
+        return spark.sparkContext._jsc.sc().getPersistentRDDs().size()
+
+    before = count()
+    frame = spark.range(10).localCheckpoint()
+    assert before + 1 == count()
+    inside.unpin(frame)
+    assert before == count(), broken(
+        "localCheckpoint keeps rows in another way", "what merge_to leaves in executors"
+    )
+
+
 CONDITIONS = {
     inside.NO_ANALYSIS: "the error for expressions in pipelines",
     inside.SAME_METRICS: "the error for two operators of one name",
