@@ -88,14 +88,14 @@ def test_answers_are_those_of_apply_as_of(
     batches: list[tuple[list[Record], int]] = []
     now, grace = 0, defined.windows.grace_ticks
     with Publisher(defined, pages, backend) as publisher, defined.reader(pages) as reader:
-        for _ in range(5):
+        for _ in range(4):
             records = random_batch(rnd, now)
             now += rnd.choice([1_000, 30_000, 100_000, 7 * 24 * 60 * MINUTE if rnd.random() < 0.2 else 1])
             batches.append((records, now))
             publisher.step(records, stream_time=moment(now))
             if rnd.random() < 0.5:
                 publisher.write()
-            for offset in (0, 1, rnd.randrange(400_000)):
+            for offset in (rnd.choice([0, 1]), rnd.randrange(400_000)):
                 at = now - grace + offset
                 if at < 0:
                     continue
