@@ -98,6 +98,20 @@ MUTATIONS = (
         _BOUNDS,
     ),
     Mutation(
+        "the begin of what is to date",
+        'inside = kind.closed in ("both", "left") or isinstance(lookback, Calendar)',
+        'inside = kind.closed in ("both", "left")',
+        "A record at local midnight is not in its day to date, with closed='right'.",
+        _BOUNDS,
+    ),
+    Mutation(
+        "how far back lookbacks to date need state",
+        "earliest = np.minimum(earliest, calendar.begin(np.clip(time, FAR_PAST, FAR_FUTURE)))",
+        "earliest = calendar.begin(np.clip(time, FAR_PAST, FAR_FUTURE))",
+        "On January 1, the week to date lacks its days of December.",
+        _BOUNDS,
+    ),
+    Mutation(
         "lateness",
         "late = time < plan.late_before(close_time)",
         "late = time <= plan.late_before(close_time)",
@@ -246,7 +260,7 @@ MUTATIONS = (
     ),
     Mutation(
         "which ends belong to rolling windows",
-        'skipped = ranks.before(since) if kind.closed in ("both", "left") else ranks.until(since)',
+        "skipped = ranks.before(since) if inside else ranks.until(since)",
         'skipped = ranks.before(since) if kind.closed in ("both", "right") else ranks.until(since)',
         "A rolling window that is closed on the left has a record too many.",
         _BOUNDS,
@@ -302,8 +316,8 @@ MUTATIONS = (
     ),
     Mutation(
         "pages that a rolling window without its start contains as a whole",
-        "whole &= (start > latest - lookback)",
-        "whole &= (start >= latest - lookback)",
+        "whole &= (start > final) | (last < first)",
+        "whole &= (start >= final) | (last < first)",
         "A rolling window that is open at its start contains the record at its start.",
         _BOUNDS,
     ),

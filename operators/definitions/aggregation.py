@@ -204,8 +204,7 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
         segment = segment_length(config, windows.tick_us, windows.segment(output.operations))
         read = sorted({name for operation in output.operations for name in operation.inputs})
         values = tuple((name, types[name]) for name in read)
-        clock = self.clock or clock_of(types[event_time])
-        check_clock(windows.local_clock, clock, event_time)
+        clock = check_clock(windows.local_clock, self.clock or clock_of(types[event_time]), event_time)
         inputs = Inputs(event_time, keys, values, windows.tick_us, plan.max_bound_offset, gap, clock=clock)
         return Binding(
             plan,

@@ -1,7 +1,8 @@
 """The rows that rolling windows emit, and labels of an as-of join in one frame with the records that they get aggregates of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from operators.aggregates import Aggregate
 from operators.aggregates.sides import Side, WholeSide
@@ -45,3 +46,14 @@ def with_labels(
     renamed = tuple((name, records.rename(aggregate), over) for name, aggregate, over in aggregates)
     joint = tuple((labels.joint(name), name) for name in columns)
     return renamed, EmittedRows(joint, labels.joint(label_time), labels.marker), [labels, records]
+
+
+def as_of(operator: Any, columns: Sequence[str], label_time: str) -> tuple[Any, list[Side]]:
+    """Return a rolling operator over labels and records as one frame, and the two.
+
+    Args:
+        operator: the rolling operator.
+        columns, label_time: as for `with_labels`.
+    """
+    aggregates, rows, sides = with_labels(operator.aggregates, columns, label_time)
+    return replace(operator, aggregates=aggregates, rows=rows), sides

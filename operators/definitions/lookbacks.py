@@ -1,41 +1,103 @@
 """The lookbacks of rolling windows: their names, when a lifetime ends, and the columns that come out beside them."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from operators.columns.checks import list_columns
+from operators.columns.calendar_text import calendar_length
+from operators.columns.checks import list_columns, list_names
 from operators.columns.durations import Duration, as_text, ticks
+from operators.definitions.timetables import calendar
 from operators.errors import DefinitionError
+from operators.kinds.rolling import Closed, Lookback
 
+_TO_DATE = re.compile(r"(day|week|month|quarter|year) to date", re.IGNORECASE)
 LIFETIME = "lifetime"
 """The lookback without end."""
 
 
-def lookback_ticks(lookbacks: Duration | Mapping[str, Duration], tick_us: int) -> dict[int | None, str]:
-    """Return the names of lookbacks by their lengths in ticks; None is the length of a lifetime.
+def lookback_ticks(
+    lookbacks: Duration | Mapping[str, Duration],
+    tick_us: int,
+    zone: str | None = None,
+    offset: Duration | Mapping[str, Duration] = 0,
+) -> dict[Lookback, str]:
+    """Return the names of lookbacks by their lengths in ticks; None is the length of a lifetime, a calendar one to date.
 
     Args:
         lookbacks: lengths by name, or one.
         tick_us: length of a tick in microseconds.
+        zone: in whose calendar the lookbacks to date are.
+        offset: by how much their periods begin later, of all or by name.
 
     Raises:
-        DefinitionError: a name or a length is invalid, two lengths are equal, or there are none.
+        DefinitionError: a name or a length is invalid, two lengths are equal, or there are none; a zone or an offset is
+            missing, or of no use.
     """
-    lengths: dict[int | None, str] = {}
+    lengths: dict[Lookback, str] = {}
+    offsets = offset_by_name(lookbacks, zone, offset)
     for name, length in lookbacks_by_name(lookbacks).items():
         if isinstance(lookbacks, Mapping) and not (isinstance(name, str) and name):
             raise DefinitionError(
                 f"lookback name {name!r} must be text that is not empty: results are named after it"
             )
         what = f"lookback {name!r}" if name else "lookback"
-        count = None if length == LIFETIME else ticks(length, tick_us, what, 1)
+        count: Lookback
+        if name in offsets:
+            unit = calendar_length(f"1 {unit_to_date(length)}", what)
+            count = calendar(unit, offsets[name], tick_us, str(zone), f"offset of {what}")
+        else:
+            count = None if length == LIFETIME else ticks(length, tick_us, what, 1)
         if count in lengths:
-            same = LIFETIME if count is None else as_text(count * tick_us)
+            same = as_text(count * tick_us) if isinstance(count, int) else str(length)
             raise DefinitionError(
                 f"lookbacks {lengths[count]!r} and {name!r} are equal, {same}: leave one out"
             )
         lengths[count] = name
     return lengths
+
+
+def unit_to_date(length: object) -> str | None:
+    """Return the unit of a lookback such as "month to date"; None if it is another one."""
+    found = _TO_DATE.fullmatch(length.strip()) if isinstance(length, str) else None
+    return None if found is None else found[1].lower()
+
+
+def offset_by_name(
+    lookbacks: Duration | Mapping[str, Duration], zone: str | None, offset: Duration | Mapping[str, Duration]
+) -> dict[Any, Duration]:
+    """Return the offsets of the lookbacks to date, by name; arguments are those of `lookback_ticks`.
+
+    Raises:
+        DefinitionError: a zone or an offset is missing, or of no use.
+    """
+    by_name = lookbacks_by_name(lookbacks)
+    to_date = [name for name, length in by_name.items() if unit_to_date(length)]
+    if to_date and zone is None:
+        raise DefinitionError(
+            f"lookback {to_date[0]!r} is {by_name[to_date[0]]!r}: give zone='Europe/Berlin', zone='UTC' or another one, in "
+            "whose calendar it is"
+        )
+    if not to_date and (zone is not None or offset):
+        what = f"zone is {zone!r}" if zone is not None else f"offset is {offset!r}"
+        raise DefinitionError(f"{what}, and no lookback is to date, such as 'month to date': leave it out")
+    for name in offset if isinstance(offset, Mapping) else ():
+        if name not in to_date:
+            raise DefinitionError(
+                f"offset of lookback {name!r}: the lookbacks to date are {list_names(str(name), map(str, to_date))}"
+            )
+    return {name: offset.get(name, 0) if isinstance(offset, Mapping) else offset for name in to_date}
+
+
+def check_closed(closed: object) -> None:
+    """Refuse what does not say which ends belong to a window.
+
+    Raises:
+        DefinitionError: names what is known.
+    """
+    if closed not in get_args(Closed):
+        known = ", ".join(map(repr, get_args(Closed)))
+        raise DefinitionError(f"closed is {closed!r}; known are {known}")
 
 
 def pause_ticks(forget_after: Duration | None, tick_us: int, *, lifetime: bool) -> int | None:

@@ -17,8 +17,14 @@ from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
 from operators.definitions.keys import key_columns, named_keys
-from operators.definitions.labels import Aggregated, EmittedRows, with_labels
-from operators.definitions.lookbacks import kept_columns, kept_names, lookback_ticks, pause_ticks
+from operators.definitions.labels import Aggregated, EmittedRows, as_of
+from operators.definitions.lookbacks import (
+    check_closed,
+    kept_columns,
+    kept_names,
+    lookback_ticks,
+    pause_ticks,
+)
 from operators.definitions.publishing import PublishableFeatures
 from operators.definitions.results import (
     check_computes,
@@ -31,9 +37,9 @@ from operators.definitions.runnable import RunnableOperator
 from operators.engines.rolling import RollingPlan
 from operators.engines.rolling_rows import RollingOutput
 from operators.errors import DefinitionError
-from operators.kinds.rolling import Closed, Rolling
+from operators.kinds.rolling import Closed, Lookback, Rolling
 from operators.runtime.binding import Binding, OutputTime, default_segment, segment_length
-from operators.runtime.inputs import Inputs, clock_of
+from operators.runtime.inputs import Inputs, check_clock, clock_of
 from operators.steps.emission import bind_aggregates
 from serializers import SerializationError
 from serializers.rows import RowCodec
@@ -57,22 +63,25 @@ class RollingWindows:
     One row comes out for each record, with all its columns and the aggregates of each lookback.
 
     Args:
-        lookbacks: lengths by name, such as {"1h": "1 hour", "1d": "1 day", "ever": "lifetime"}: text such as "60 minutes" or
-            "PT1H", a timedelta, or whole milliseconds, positive; "lifetime" is all of a key's records. The results are named
-            `<aggregate>_<name>`. Or one length without a name; the results then have the names of the aggregates.
+        lookbacks: lengths by name, such as {"1h": "1 hour", "mtd": "month to date", "ever": "lifetime"}: text such as "60
+            minutes" or "PT1H", a timedelta, or whole milliseconds, positive; "day to date", so too week (from Monday), month,
+            quarter and year, are the key's records since the record's own began in `zone`; "lifetime" is all of them. Results
+            are named `<aggregate>_<name>`; after one length without a name, as the aggregates.
         grace: how long a row waits for records that are out of order, likewise; 0 or more.
         closed: which ends belong to a window of the length L at the time t, as in pandas and polars: "both" [t - L, t],
             "left" [t - L, t), "right" (t - L, t], "none" (t - L, t). Without t, a row's aggregates have nothing of the record
-            itself. Records of one time count all or none, as in Spark's RANGE; pandas goes by the order of rows.
+            itself. Records of one time count all or none, as in Spark's RANGE. The begin of what is to date belongs to it.
         tick: resolution of time, "1 ms" or "1 us"; event times are floored to it.
         forget_after: how long a key may be without records before its lifetime begins anew, likewise; None if for ever. Its
             state goes some time later. A late record older than the longest other lookback then counts in no lifetime.
         keep: the columns that come out beside the keys, the event time and the results, in the order of the frame; by default
             all. Others do not go through the shuffle, nor wait in the state. Labels of `apply_as_of` have all columns.
+        zone: a zone of the tz database for lookbacks to date, such as "Europe/Berlin" or "UTC".
+        offset: by how much their periods begin later on the local clock: "6 hours", or by name, {"fiscal": "3 months"}.
 
     Raises:
-        DefinitionError: a length is invalid, too small, or not a whole number of ticks; two are equal; no lookback,
-            or one without a name; `closed` is unknown; `keep` is not a list of names.
+        DefinitionError: a length is invalid, too small, or not a whole number of ticks; two are equal; no lookback, or one
+            without a name; `closed` or the zone is unknown; `keep` is not a list of names; no zone, and one is needed.
     """
 
     lookbacks: Duration | Mapping[str, Duration]
@@ -81,7 +90,9 @@ class RollingWindows:
     tick: str = "1 ms"
     forget_after: Duration | None = None
     keep: Sequence[str] | None = None
-    lookback_ticks: tuple[int | None, ...] = field(init=False, repr=False)
+    zone: str | None = None
+    offset: Duration | Mapping[str, Duration] = 0
+    lookback_ticks: tuple[Lookback, ...] = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
     grace_ticks: int = field(init=False, repr=False)
     forget_ticks: int | None = field(init=False, repr=False)
@@ -89,19 +100,16 @@ class RollingWindows:
 
     def __post_init__(self) -> None:
         tick_us = tick_length(self.tick)
-        lengths = lookback_ticks(self.lookbacks, tick_us)
-        if self.closed not in get_args(Closed):
-            known = ", ".join(map(repr, get_args(Closed)))
-            raise DefinitionError(f"closed is {self.closed!r}; known are {known}")
+        lengths = lookback_ticks(self.lookbacks, tick_us, self.zone, self.offset)
+        check_closed(self.closed)
         if self.keep is not None:
             object.__setattr__(self, "keep", kept_names(self.keep))
         object.__setattr__(self, "lookback_ticks", tuple(lengths))
         object.__setattr__(self, "names", tuple(lengths.values()))
         object.__setattr__(self, "grace_ticks", ticks(self.grace, tick_us, "grace", 0))
         object.__setattr__(self, "tick_us", tick_us)
-        object.__setattr__(
-            self, "forget_ticks", pause_ticks(self.forget_after, tick_us, lifetime=None in lengths)
-        )
+        pause = pause_ticks(self.forget_after, tick_us, lifetime=None in lengths)
+        object.__setattr__(self, "forget_ticks", pause)
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -250,7 +258,7 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         )
         values = read if label is None else (*read, (label, pa.bool_()))
         keys = tuple((name, types[name]) for name in self.keys)
-        offset, clock = plan.max_bound_offset, clock_of(types[time])
+        offset, clock = plan.max_bound_offset, check_clock(windows.zone, clock_of(types[time]), time)
         inputs = Inputs(event_time, keys, values, windows.tick_us, offset, rows=plan.rows, clock=clock)
         return Binding(
             plan,
@@ -351,13 +359,13 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         frames = {"labels": labels, "records": records}
         check_frames(frames)
         times = {"labels": named(label_time), "records": named(event_time)}
-        _, sides = _as_of(self, labels.columns, times["labels"])
+        _, sides = as_of(self, labels.columns, times["labels"])
         taken = check_inputs(sides, self.keys, frames, times)
         found = with_expression_columns(labels, self.keys, [("label_time", times["labels"])], taken)
         ready, df, time = self.prepared(records, times["records"], taken)
         frames = {"labels": found.df, "records": df}
         times = {"labels": found.name(times["labels"]), "records": time}
-        operator, sides = _as_of(ready, labels.columns, times["labels"])
+        operator, sides = as_of(ready, labels.columns, times["labels"])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
         frame, incoming = unite(sides, operator.keys, frames, times, grace_us, most_us(max_future))
         arguments = Arguments(backend, options, name, idle=idle)
@@ -382,16 +390,8 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         refuse_expressions([("label_time", label_time), ("event_time", event_time), *self.input_arguments])
 
         def sides_of(columns: Sequence[str]) -> "tuple[list[Side], LocalRunner]":
-            operator, sides = _as_of(self, columns, label_time)
+            operator, sides = as_of(self, columns, label_time)
             check_joint_names(sides, self.keys)
             return sides, operator.runner_of_inputs(EVENT_TIME, resolve(backend, options), directory, sides)
 
         return AsOfRunner(sides_of, self.keys, {"labels": label_time, "records": event_time})
-
-
-def _as_of(
-    operator: RollingAggregation, columns: Sequence[str], label_time: str
-) -> tuple[RollingAggregation, list[Side]]:
-    """The operator over labels and records as one frame, and the two."""
-    aggregates, rows, sides = with_labels(operator.aggregates, columns, label_time)
-    return replace(operator, aggregates=aggregates, rows=rows), sides

@@ -181,7 +181,7 @@ class RollingPlan(KindPlan):
     def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
         last = time // segment_ticks
         if not self.kind.lifetime:
-            return [((time - self.kind.longest) // segment_ticks, last)]
+            return [(self.kind.dead_before(time) // segment_ticks, last)]
         life = LIFE_PANE_TIME // segment_ticks
         return [(FAR_PAST // segment_ticks, last), (life, life)]
 
@@ -286,7 +286,7 @@ class RollingEngine:
 
         Pages that get panes or rows are read, and for rows that come out all that their longest window contains:
 
-            t - longest               t
+            earliest begin            t
               |-----------------------|
 
         For the lifetime, all panes of the key are read.
@@ -296,12 +296,12 @@ class RollingEngine:
             first, last = key_edges(key)
             touched.widen(key[first], time[first], time[last])
         first, last = key_edges(now.key)
-        since = np.full(len(first), FAR_PAST) if kind.lifetime else now.time[first] - kind.longest
+        since = np.full(len(first), FAR_PAST) if kind.lifetime else kind.earliest(now.time[first])
         touched.widen(now.key[first], since, now.time[last])
         for segment, due in touched.due.items():
             # The rows of an entry may begin before its page, but not before its segment.
             begin, end = self.state.store.span_of(segment)
-            earliest = FAR_PAST if kind.lifetime else max(begin, self.state.close_time) - kind.longest
+            earliest = FAR_PAST if kind.lifetime else kind.dead_before(max(begin, self.state.close_time))
             touched.widen(due.key, earliest, min(end, close_time - 1))
 
     def _emitted_times(self, touched: Touched, now: Waiting, close_time: int) -> tuple[Ints, Ints]:

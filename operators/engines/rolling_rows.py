@@ -10,6 +10,7 @@ from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_PAST, Records
+from operators.kinds.calendars import Calendar
 from operators.kinds.rolling import Rolling
 from operators.steps.emission import AggregateOutput
 from operators.steps.panes import PaneSchema
@@ -176,8 +177,9 @@ def windows_of(
             if edges is not None:
                 begin = _since_pause(begin, stop, time_of, edges, pause or 0)
         else:
-            since = time_of - lookback
-            skipped = ranks.before(since) if kind.closed in ("both", "left") else ranks.until(since)
+            since = kind.since(lookback, time_of)
+            inside = kind.closed in ("both", "left") or isinstance(lookback, Calendar)
+            skipped = ranks.before(since) if inside else ranks.until(since)
             begin = np.searchsorted(place, base + skipped + 1, "left")
         filled = begin < stop
         if filled.all():

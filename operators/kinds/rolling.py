@@ -8,6 +8,9 @@ import numpy as np
 
 from operators.columns.duration_text import length
 from operators.columns.ranges import Ints, Mask
+from operators.columns.records import FAR_FUTURE, FAR_PAST
+from operators.columns.zones import Zone
+from operators.kinds.calendars import CLOCK_CHANGES, ZONE, Calendar
 from operators.kinds.described import WindowsPart
 from operators.kinds.kind import WindowKind
 
@@ -17,6 +20,8 @@ ROWS = "rows"
 """Name of the columns of rows that wait, in what a stored state depends on."""
 CLOSED = "closed"
 """Name of the ends that belong to windows, in what a stored state depends on."""
+Lookback = int | Calendar | None
+"""How far back a window goes: for a length, to the begin of a period, or without end."""
 Closed = Literal["both", "left", "right", "none"]
 """Which ends of its time belong to a window, as in pandas and polars."""
 
@@ -26,25 +31,51 @@ class Rolling(WindowKind):
     """Windows that end at the time of a record.
 
     Attributes:
-        lookbacks: lengths in ticks; None is a lookback without end, a lifetime.
+        lookbacks: lengths in ticks; None is a lookback without end, a lifetime; a calendar is one since its last period began.
         closed: which ends belong to the windows.
         forget_after: the longest time in ticks between two records of one lifetime; None if there is no limit.
     """
 
-    lookbacks: tuple[int | None, ...]
+    lookbacks: tuple[Lookback, ...]
     closed: Closed
     forget_after: int | None = None
     name: ClassVar[str] = "rolling"
 
     @property
-    def finite(self) -> Sequence[int]:
+    def finite(self) -> Sequence[int | Calendar]:
         """The lookbacks that have an end."""
         return [lookback for lookback in self.lookbacks if lookback is not None]
 
     @property
+    def fixed(self) -> Sequence[int]:
+        """The lookbacks of fixed lengths."""
+        return [lookback for lookback in self.finite if isinstance(lookback, int)]
+
+    @property
+    def to_date(self) -> Sequence[Calendar]:
+        """The lookbacks since a period began."""
+        return [lookback for lookback in self.finite if isinstance(lookback, Calendar)]
+
+    @property
+    def zone(self) -> Zone | None:
+        return self.to_date[0].zone if self.to_date else None
+
+    @property
     def longest(self) -> int:
-        """The longest finite lookback in ticks, or 0."""
-        return max([0, *self.finite])
+        """The most ticks that a finite lookback lasts, or 0."""
+        return max([0, *self.fixed, *(calendar.longest(1) for calendar in self.to_date)])
+
+    @staticmethod
+    def since(lookback: int | Calendar, time: Ints) -> Ints:
+        """Return where the window of a lookback begins, of records at these times."""
+        return lookback.begin(time) if isinstance(lookback, Calendar) else time - lookback
+
+    def earliest(self, time: Ints) -> Ints:
+        """Return where the first of the finite windows begins, of records at these times. It ascends with the time."""
+        earliest = time - max([0, *self.fixed])
+        for calendar in self.to_date:
+            earliest = np.minimum(earliest, calendar.begin(np.clip(time, FAR_PAST, FAR_FUTURE)))
+        return earliest
 
     @property
     def lifetime(self) -> bool:
@@ -55,10 +86,18 @@ class Rolling(WindowKind):
     def identity(self) -> dict[str, Any]:
         return {
             "windows": self.name,
-            "longest lookback in ticks": self.longest,
+            "longest lookback in ticks": max([0, *self.fixed]),
             "lifetime": self.lifetime,
             CLOSED: self.closed,
+            **self._calendars,
         }
+
+    @property
+    def _calendars(self) -> dict[str, Any]:
+        if self.zone is None:
+            return {}
+        periods = sorted(f"{calendar.text(1)} since {calendar.first}" for calendar in self.to_date)
+        return {"to date": periods, ZONE: self.zone.name, CLOCK_CHANGES: self.zone.text}
 
     @property
     def max_bound_offset(self) -> int:
@@ -70,10 +109,11 @@ class Rolling(WindowKind):
         return self.longest
 
     def describe(self, tick_us: int) -> WindowsPart:
-        lengths = ["the lifetime" if n is None else length(n * tick_us) for n in self.lookbacks]
+        lengths = [_text(lookback, tick_us) for lookback in self.lookbacks]
         opening = "[" if self.closed in ("both", "left") else "("
         closing = "]" if self.closed in ("both", "right") else ")"
-        bounds = [f"{opening}t - {length(n * tick_us)}, t{closing}" for n in self.finite]
+        bounds = [f"{opening}t - {length(n * tick_us)}, t{closing}" for n in self.fixed]
+        bounds += [f"[the last begin of {_period(each)}, t{closing}" for each in self.to_date]
         bounds += [f"all {'until' if closing == ']' else 'before'} t"] if self.lifetime else []
         entry = "a pane for each distinct event time of a key"
         if self.lifetime:
@@ -97,11 +137,11 @@ class Rolling(WindowKind):
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end of the longest finite window of records at these times."""
-        return time - self.longest, time
+        return self.earliest(time), time
 
     def dead_before(self, close_time: int) -> int:
         """Return the time before which no window that is open contains records, but for the lifetime."""
-        return close_time - self.longest
+        return int(self.earliest(np.array([close_time]))[0])
 
     def contain_whole(self, start: Ints, last: Ints, earliest: Ints, latest: Ints) -> Mask:
         """Return which pages are contained by each window of some rows either as a whole, or not at all.
@@ -119,5 +159,16 @@ class Rolling(WindowKind):
             return np.zeros(len(start), bool)
         whole = last < earliest
         for lookback in self.finite:
-            whole &= (start > latest - lookback) | (last < earliest - lookback)
+            first, final = self.since(lookback, earliest), self.since(lookback, latest)
+            whole &= (start > final) | (last < first)
         return whole
+
+
+def _text(lookback: Lookback, tick_us: int) -> str:
+    if isinstance(lookback, Calendar):
+        return f"{_period(lookback)} to date"
+    return "the lifetime" if lookback is None else length(lookback * tick_us)
+
+
+def _period(calendar: Calendar) -> str:
+    return f"the {calendar.text(1).removeprefix('1 ')} since {calendar.first} in {calendar.zone.name}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+from zlib import crc32
 
 from operators.aggregates.state_words import listed
 from operators.columns.durations import as_text
@@ -74,7 +75,7 @@ def _text(name: str, identity: Mapping[str, Any]) -> str:
     if value is None or value == []:
         return "none"
     if name == CLOCK_CHANGES:
-        value = [f"those of {identity.get(ZONE)}"]
+        value = [f"those of {identity.get(ZONE)} ({crc32(str(value).encode()):08x})"]
     if isinstance(value, int) and name == _TICK:
         return as_text(value)
     if isinstance(value, int) and name.endswith(_IN_TICKS):

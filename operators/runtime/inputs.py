@@ -99,8 +99,8 @@ def clock_of(type_: pa.DataType) -> str | None:
     return "timestamp_ntz" if type_.tz is None else "timestamp"
 
 
-def check_clock(zone: str | None, clock: str | None, event_time: str) -> None:
-    """Refuse event times that are local already, where windows are in the calendar of a zone.
+def check_clock(zone: str | None, clock: str | None, event_time: str) -> str | None:
+    """Return the clock. Refuse event times that are local already, where windows are in the calendar of a zone.
 
     Args:
         zone: the zone, if there is one.
@@ -115,3 +115,4 @@ def check_clock(zone: str | None, clock: str | None, event_time: str) -> None:
             f"event time {event_time!r} is of type timestamp_ntz, which is no instant, and zone is {zone!r}: cast it to "
             "timestamp, which takes it as a local time of the session's time zone"
         )
+    return clock

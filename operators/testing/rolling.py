@@ -7,10 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.definitions.lookbacks import lookbacks_by_name, unit_to_date
 from operators.definitions.rolling import RollingWindows
+from operators.testing.calendars import Periods
 from operators.testing.oracles import Batch, Record
 from operators.testing.times import tick_of
 
+Begin = Callable[[int], int]
+"""Returns the begin of the window that ends at a time, in ticks."""
 Aggregates = Mapping[str, Callable[[list[dict[str, Any]]], Any]]
 
 
@@ -48,12 +52,18 @@ class RollingOracle:
     emit: str
     _records: list[Record] = field(default_factory=list)
     _waiting: list[Record] = field(default_factory=list)
+    _begins: list[Begin | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begins = begins_of(self.windows)
 
     def step(self, batch: Batch) -> ExpectedRows:
         """Process a batch."""
         before = self._closed(batch.close_time_start)
-        since = batch.close_time_start - max([0, *filter(None, self.windows.lookback_ticks)])
-        forgets = self.windows.forget_ticks is not None
+        forgets, since = self.windows.forget_ticks is not None, batch.close_time_start
+        if forgets and since > -math.inf:
+            starts = [begin(int(since)) for begin in self._begins if begin is not None]
+            since = min([since, *starts])
         self._records += [record for record in batch.records if not forgets or record[1] >= since]
         accepted = [record for record in batch.records if record[1] >= batch.close_time_start]
         late = [n for n, record in enumerate(batch.records) if record[1] < batch.close_time_start]
@@ -68,14 +78,13 @@ class RollingOracle:
         return [self._row(record) for record in closed]
 
     def _row(self, record: Record) -> Row:
-        return Row(
-            record, tuple(tuple(self._content(record, length)) for length in self.windows.lookback_ticks)
-        )
+        return Row(record, tuple(tuple(self._content(record, number)) for number in range(len(self._begins))))
 
-    def _content(self, record: Record, length: int | None) -> Iterator[Any]:
-        key, end, _ = record
-        start = self._lifetime(key, end) if length is None else end - length
+    def _content(self, record: Record, number: int) -> Iterator[Any]:
+        (key, end, _), begin = record, self._begins[number]
+        start = self._lifetime(key, end) if begin is None else begin(end)
         first, last = self.windows.closed in ("both", "left"), self.windows.closed in ("both", "right")
+        first = first or unit_to_date(_lengths(self.windows)[number]) is not None
         for other, time, value in sorted(self._records, key=lambda each: each[1]):
             after = time > start or (first and time == start)
             until = time < end or (last and time == end)
@@ -96,6 +105,27 @@ class RollingOracle:
                 break
             start = time
         return start - 1
+
+
+def begins_of(windows: RollingWindows) -> list[Begin | None]:
+    """Return where the windows of each lookback begin; None is for lifetimes."""
+    return [_begin(windows, number) for number in range(len(windows.names))]
+
+
+def _lengths(windows: RollingWindows) -> list[Any]:
+    return list(lookbacks_by_name(windows.lookbacks).values())
+
+
+def _begin(windows: RollingWindows, number: int) -> Begin | None:
+    unit, ticks = unit_to_date(_lengths(windows)[number]), windows.lookback_ticks[number]
+    if unit is None:
+        return None if ticks is None else lambda time: time - int(ticks)  # type: ignore[arg-type]
+    offset = windows.offset
+    if isinstance(offset, Mapping):
+        offset = offset.get(windows.names[number], 0)
+    period = f"1 {unit}"
+    periods = Periods(str(windows.zone), period, period, offset, 1_000_000 // windows.tick_us)
+    return lambda time: periods.windows(time)[0][0]
 
 
 def rolling_rows(
@@ -141,10 +171,10 @@ def window_rows(
     """
     listed = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
     times = [tick_of(row[event_time], windows.tick_us) for row in listed]
-    found = []
+    begins, found = begins_of(windows), []
     for time, row in zip(times, listed, strict=True):
-        for length, suffix in zip(windows.lookback_ticks, windows.suffixes, strict=True):
-            start = min(times) if length is None else time - length
+        for begin, suffix in zip(begins, windows.suffixes, strict=True):
+            start = min(times) if begin is None else begin(time)
             results = {
                 name.removesuffix(suffix): value
                 for name, value in row.items()

@@ -106,6 +106,7 @@ def _rolling(identity: Mapping[str, Any]) -> str:
     lookbacks = []
     if identity.get("longest lookback in ticks"):
         lookbacks.append(f"up to {_length(identity, 'longest lookback')}")
+    lookbacks += [f"{period} to date in {identity['zone']}" for period in identity.get("to date", ())]
     if identity.get("lifetime"):
         lookbacks.append("the lifetime of a key")
     return f"rolling windows of {' and '.join(lookbacks)}" if lookbacks else "rolling windows"
