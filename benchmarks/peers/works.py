@@ -34,12 +34,12 @@ class Workload:
         """Length of the windows, or the gap of sessions."""
         if self.kind in ("sliding", "rolling"):
             return self.per_window * GAP_MS
-        return KINDS[self.kind].gap_ticks if self.kind == "session" else KINDS[self.kind].size_ticks
+        return KINDS[self.kind].gap_ticks if self.kind == "session" else KINDS[self.kind].times.size
 
     @property
     def step_ms(self) -> int:
         """The advance of hopping windows."""
-        return KINDS[self.kind].advance_ticks if self.kind == "hopping" else 0
+        return KINDS[self.kind].times.advance if self.kind == "hopping" else 0
 
     @property
     def operator(self) -> WindowedAggregation:

@@ -176,7 +176,7 @@ class RollingPlan(KindPlan):
     def summed(self) -> Summed | None:
         if self.panes.layout.has_objects or self.kind.forget_after is not None:
             return None
-        return Summed(self.panes, self.stored.panes, (*self.kind.finite, 0), self.kind.contain_whole)
+        return Summed(self.panes, self.stored.panes, self.kind.ends, self.kind.contain_whole)
 
     def spans_at(self, time: int, segment_ticks: int) -> list[tuple[int, int]]:
         last = time // segment_ticks

@@ -70,6 +70,10 @@ class Rolling(WindowKind):
         """Return where the window of a lookback begins, of records at these times."""
         return lookback.begin(time) if isinstance(lookback, Calendar) else time - lookback
 
+    def ends(self, time: int) -> list[int]:
+        """Return where the finite windows of a record at a time begin, and where they end."""
+        return [*(int(self.since(lookback, np.array([time]))[0]) for lookback in self.finite), time]
+
     def earliest(self, time: Ints) -> Ints:
         """Return where the first of the finite windows begins, of records at these times. It ascends with the time."""
         earliest = time - max([0, *self.fixed])

@@ -121,7 +121,7 @@ class PageSearch:
         self._stored = [stored_key(key) for key in self.keys]
         self._buckets = [bucket_of(key, self.head.buckets) for key in self.keys]
         summed = None if self.time is None else self.binding.plan.summed
-        self._ends = [] if self.time is None or summed is None else [self.time - each for each in summed.ends]
+        self._ends = [] if self.time is None or summed is None else summed.ends(self.time)
         spans = self._spans()
         wants, first = {**self._plain(spans), **({} if summed is None else self._sums(spans))}, None
         while True:

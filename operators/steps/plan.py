@@ -47,14 +47,14 @@ class Summed(NamedTuple):
     Attributes:
         schema: the sums, which have no columns of objects.
         panes_of: returns the panes among stored entries.
-        ends: how many ticks before the end of a window windows begin or end.
+        ends: returns where the windows that end at a time begin and end.
         contain_whole: given the first and last ticks of spans, and the first and last ends of windows, returns which spans each
             window contains whole, or not at all.
     """
 
     schema: "PaneSchema"
     panes_of: Callable[[Entries], Entries]
-    ends: tuple[int, ...]
+    ends: Callable[[int], list[int]]
     contain_whole: Callable[[Ints, Ints, Ints, Ints], Mask]
 
 
