@@ -13,6 +13,7 @@ import pyarrow as pa
 from docs.pictures.drawing import WIDTH, Drawing
 from operators import HoppingWindows, LocalRunner
 from operators import aggregates as agg
+from operators.aggregates.state_words import in_words
 from serializers import encode_keys
 from serializers.changes import CHANGES_VERSION, EDITS_VERSION
 from serializers.keys import bucket_of
@@ -80,7 +81,7 @@ def record() -> str:
         time = DEPARTURES.column("departed").cast(pa.int64())[SHOWN].as_py()
         pane = next(row for row in _columns(runner, segment, key) if row[0] <= time < row[0] + 60_000)
         closed = runner.process(DEPARTURES.slice(0, 0), stream_time=10**6)
-        states = [name.partition("(")[0] for name, _ in _heads(runner)]
+        states = [name for name, _ in _heads(runner)]
     row = next(row for row in closed.to_pylist() if row["flights"] == len(DEPARTURES) - 1)
     steps = (
         ("a row of the DataFrame", f"EWR, {time // 1_000} s, delay 25", "", "none"),
@@ -116,7 +117,7 @@ def record() -> str:
 def _heads(runner: LocalRunner) -> list[tuple[str, str]]:
     """Name and code of each column of a page, in order."""
     stored = runner._binding.stored_schema()  # noqa: SLF001 - what the page shows is inside
-    states = [(f"{state.name}", code) for state in stored.states for _, code in state.parts]
+    states = [(in_words(state.name), code) for state in stored.states for _, code in state.parts]
     return [(name, "i8") for name, _ in stored.head] + states
 
 

@@ -1,7 +1,7 @@
-"""Stored states in the words of the functions that users call, such as `sum("amount")`, for errors."""
+"""Stored states in the words of the functions that users call, such as `sum("amount")`: what users read has no other names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from state_backends.store.schema import name_and_since
 
@@ -58,7 +58,7 @@ def in_words(state: str) -> str:
     return f"a separate {words}" if since else words
 
 
-def listed(states: Sequence[str]) -> str:
+def listed(states: Iterable[str]) -> str:
     """Return several states in words, each once."""
     return ", ".join(dict.fromkeys(map(in_words, states)))
 

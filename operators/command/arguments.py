@@ -96,6 +96,18 @@ def _forget(commands: Any) -> argparse.ArgumentParser:
 def _explain(commands: Any) -> argparse.ArgumentParser:
     command = _command(commands, "explain", explain.run, "Explain an operator without running it.")
     command.add_argument("operator", metavar="MODULE:NAME", help=_OPERATOR)
+    command.add_argument(
+        "--checkpoint",
+        metavar="CHECKPOINT",
+        help="checkpoint folder of a query with this operator, which may run: says since when aggregates that were added count",
+    )
+    command.add_argument(
+        "--operator-number",
+        type=_whole,
+        default=0,
+        metavar="N",
+        help="number of the operator among those with state in the checkpoint; Spark counts from the sink (0)",
+    )
     _add_input_arguments(command.add_argument_group("its input"))
     return command
 

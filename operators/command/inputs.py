@@ -29,9 +29,7 @@ def checkpoint_of(args: Namespace, number: int | None = None) -> Checkpoint:
     Raises:
         CommandError: there is no such folder.
     """
-    path = absolute(args.checkpoint)
-    if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
-        raise CommandError(f"there is no folder {path}: give the checkpoint folder of a query that has run")
+    path = folder_of(args.checkpoint)
     operator = number if number is not None else args.operator_number or 0
     return Checkpoint(path, args.backend, args.batch, operator, args.snapshots)
 
@@ -44,6 +42,18 @@ def query_of(args: Namespace) -> StoredQuery:
         NoBatchError: no batch was committed.
     """
     return stored_query(checkpoint_of(args).path, args.batch)
+
+
+def folder_of(checkpoint: str) -> str:
+    """Return a checkpoint folder as an absolute path, or as the URI that was given.
+
+    Raises:
+        CommandError: there is no such folder.
+    """
+    path = absolute(checkpoint)
+    if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
+        raise CommandError(f"there is no folder {path}: give the checkpoint folder of a query that has run")
+    return path
 
 
 @contextmanager

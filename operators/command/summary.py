@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
+from operators.aggregates.state_words import in_words
 from operators.columns.duration_text import length
 from operators.command.inputs import checkpoint_of, operators_of, query_of, reading
 from operators.command.progress import watched
@@ -19,7 +20,7 @@ from operators.command.text.formats import (
 )
 from operators.command.text.output import say
 from operators.command.text.tables import text_table
-from operators.command.text.words import facts, states_of, title
+from operators.command.text.words import facts, identity_values, states_of, title
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.checkpoints.sizes import SegmentSize
 from state_backends.checkpoints.survey import StateSurvey, SurveyedBucket, survey
@@ -141,9 +142,9 @@ def _plain_operator(found: StateSurvey, keys: int) -> dict[str, Any]:
     return {
         "number": found.checkpoint.operator,
         "title": title(found.identity),
-        "identity": found.identity,
+        "identity": identity_values(found.identity),
         "results": {
-            name: [found.schema.states[number].name for number in numbers]
+            name: [in_words(found.schema.states[number].name) for number in numbers]
             for name, numbers in found.schema.results
         },
         "buckets": [_plain_bucket(found, bucket, keys) for bucket in found.buckets],

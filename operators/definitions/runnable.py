@@ -257,6 +257,7 @@ class RunnableOperator(OfSomeKinds, ABC):
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
         checkpoint: str | Path | None = None,
+        operator: int = 0,
     ) -> None:
         """Print what the operator does with a frame, and why: windows, aggregates, state and its bytes, shuffle, options.
 
@@ -267,6 +268,7 @@ class RunnableOperator(OfSomeKinds, ABC):
             event_time: column or expression of type timestamp or timestamp_ntz; without Spark a name, also of int64 ticks.
             backend, options: as for `apply`.
             checkpoint: a query with this operator, which may run: says since when results that were added count all records.
+            operator: number of the operator among those with state in the query's plan, from 0: Spark counts from the sink.
 
         Raises:
             DefinitionError: as `apply`; or the frame is of another type.
@@ -275,7 +277,8 @@ class RunnableOperator(OfSomeKinds, ABC):
         """
         from operators.explain import Explanation
 
-        print(Explanation.of(self, frame, event_time, backend, options, checkpoint))  # noqa: T201 - what it is for
+        explained = Explanation.of(self, frame, event_time, backend, options, checkpoint, operator)
+        print(explained)  # noqa: T201 - what it is for
 
     def check(
         self,

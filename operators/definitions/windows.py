@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from operators.aggregates import Aggregate
 from operators.aggregates.operation import Operation, all_combine
+from operators.aggregates.state_words import in_words
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import is_column
 from operators.definitions.aggregation import WindowedAggregation
@@ -312,7 +313,7 @@ class SessionWindows(_Grouping):
         for operation in operations:
             if not operation.combines:
                 raise DefinitionError(
-                    f"{operation.describe()} cannot be combined, but sessions merge: give the fold a merge function"
+                    f"{in_words(operation.describe())} cannot be combined, but sessions merge: give the fold a merge function"
                 )
         return SessionPlan(self.gap_ticks, self.max_length_ticks, policy == "on_update", operations)
 

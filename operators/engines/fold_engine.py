@@ -11,6 +11,7 @@ import numpy as np
 
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
+from operators.aggregates.state_words import listed
 from operators.aggregates.strategy import FOLD, Strategy
 from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import NEVER, Records
@@ -56,7 +57,7 @@ class FoldPlan(KindPlan):
 
     def strategy_of(self, bound: Bound) -> tuple[Strategy, str]:
         del bound
-        unmerged = ", ".join(operation.describe() for operation in self.operations if not operation.combines)
+        unmerged = listed(op.describe() for op in self.operations if not op.combines)
         return FOLD, f"a merge for {unmerged} would allow panes"
 
     def engine(self, store: WindowStore) -> "FoldEngine":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from operators.aggregates.state_words import in_words
 from operators.columns.checks import column_types
 from operators.columns.expressions import named, refuse_expressions
 from operators.errors import DefinitionError
@@ -36,15 +37,11 @@ class Explanation(Parts):
         backend: str | None = None,
         options: Mapping[str, object] | None = None,
         checkpoint: str | Path | None = None,
+        number: int = 0,
     ) -> "Explanation":
-        """Return what an operator does with a frame; see `RunnableOperator.explain`."""
+        """Return what an operator does with a frame; see `RunnableOperator.explain`, whose `operator` is `number`."""
         if checkpoint is not None:
-            from operators.spark.state.checkpoint_check import since_of
-
-            found = since_of(checkpoint)
-            explained = cls.of(operator, frame, event_time, backend, options)
-            parts = tuple(replace(part, since=found.get(part.result)) for part in explained.aggregates)
-            return replace(explained, aggregates=parts)
+            return cls.of(operator, frame, event_time, backend, options).with_since(checkpoint, number)
         if isinstance(frame, pa.Table | pa.RecordBatch):
             frame = frame.schema
         if isinstance(frame, pa.Schema):
@@ -57,6 +54,27 @@ class Explanation(Parts):
         return cls._of_spark(operator, frame, event_time, backend, options)
 
     @classmethod
+    def of_columns(cls, operator: Runnable, frame: "DataFrame", event_time: "str | Column") -> "Explanation":
+        """Return what an operator does with a stream, and with a bounded frame, of the columns of a bounded DataFrame."""
+        return cls._of_spark(operator, frame, event_time, None, None, both=True)
+
+    def with_since(self, checkpoint: str | Path, number: int) -> "Explanation":
+        """Return the explanation with what a checkpoint says: since when aggregates that were added count all records.
+
+        Args:
+            checkpoint: the checkpoint folder of a query.
+            number: the operator's number among those with state in the query's plan.
+
+        Raises:
+            StateError: the checkpoint has no state of windows.
+        """
+        from operators.spark.state.checkpoint_check import since_of
+
+        found = since_of(checkpoint, number)
+        parts = tuple(replace(part, since=found.get(part.result)) for part in self.aggregates)
+        return replace(self, aggregates=parts)
+
+    @classmethod
     def _of_spark(
         cls,
         operator: Runnable,
@@ -64,6 +82,8 @@ class Explanation(Parts):
         event_time: "str | Column",
         backend: str | None,
         options: Mapping[str, object] | None,
+        *,
+        both: bool = False,
     ) -> "Explanation":
         from operators.spark.inputs.chains import is_shuffled
         from operators.spark.inputs.prepare import prepare
@@ -74,7 +94,12 @@ class Explanation(Parts):
         incoming = prepared.incoming() if df.isStreaming else None
         shuffled = is_shuffled(prepared.df) if incoming is None else incoming.shuffled
         found = cls._of(
-            bindings, types, prepared.config, buckets, streaming=df.isStreaming, shuffled=shuffled
+            bindings,
+            types,
+            prepared.config,
+            prepared.config.buckets if both else buckets,
+            streaming=None if both else df.isStreaming,
+            shuffled=shuffled and not both,
         )
         return found if incoming is None else replace(found, watermark_rule=incoming.watermark_rule)
 
@@ -130,6 +155,6 @@ def _aggregates(binding: Binding) -> Iterator[AggregatePart]:
     """Each result, with how it is computed."""
     output = binding.output
     for names, (result, bound) in zip(output.result_names, output.aggregates, strict=True):
-        states = tuple(operation.describe() for operation in bound.operations)
+        states = tuple(in_words(operation.describe()) for operation in bound.operations)
         strategy = binding.plan.strategy_of(bound)
         yield AggregatePart(", ".join(names), str(bound.type), states, *strategy, result=result)

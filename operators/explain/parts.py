@@ -21,7 +21,7 @@ class AggregatePart:
     Attributes:
         name: name of the result.
         type: Arrow's name of its type.
-        states: the states that it is computed from, as text; results may share states.
+        states: the states that it is computed from, as functions of users, such as 'sum("v")'; results may share states.
         strategy: the most expensive strategy of its states.
         change: what would allow another strategy, or None.
         since: when it was added later: the event time from which on it counts all records, as text; otherwise None.

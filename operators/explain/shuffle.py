@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.aggregates.state_words import listed
 from operators.explain.parts import StagePart
 from operators.runtime.binding import Binding
 
@@ -29,7 +30,7 @@ def bounded_stage(binding: Binding, types: "Mapping[str, DataType]", *, shuffled
     """
     from operators.spark.batch.first_stage import obstacle
 
-    sums = ", ".join(op.describe() for op in binding.plan.operations)
+    sums = listed(op.describe() for op in binding.plan.operations)
     why_not = obstacle(binding, types)
     if why_not is None:
         return StagePart(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates.operation import Operation
+from operators.aggregates.state_words import in_words
 from operators.columns.arrow import column_data
 from operators.columns.records import Records
 from operators.explain.parts import StatePart
@@ -43,7 +44,7 @@ def state_of(binding: Binding, windows: WindowsPart) -> StatePart:
     needed = None if windows.needed_us is None else windows.needed_us + binding.grace * binding.tick_us
     return StatePart(
         stored.head,
-        tuple((state.name, state.parts) for state in stored.states),
+        tuple((in_words(state.name), state.parts) for state in stored.states),
         layout.width * _WORD_BYTES,
         layout.codes.count("object"),
         _object_bytes(binding, stored),

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation
+from operators.aggregates.state_words import listed
 from operators.aggregates.strategy import BY_COST, Strategy
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import FAR_PAST
@@ -304,11 +305,11 @@ class WindowPlan(Plan):
 
     @property
     def why_rows(self) -> str:
-        if skips := ", ".join(op.describe() for op in self.operations if op.bare.skips):
+        if skips := listed(op.describe() for op in self.operations if op.bare.skips):
             return f"{skips} may skip records, which are counted behind the shuffle"
         if self.two_stages is not None:
             return "a pane is one event time, so that partial aggregation would save little"
-        unmerged = ", ".join(op.describe() for op in self.operations if not op.combines)
+        unmerged = listed(op.describe() for op in self.operations if not op.combines)
         return f"{unmerged} cannot be combined, so that there is no partial aggregation"
 
     def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "WindowPlan":

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import ceil
 from operator import add
 
 from operators.command.report.groups import group_evenly, span
@@ -16,8 +17,8 @@ MOST_ROWS, MOST_COLUMNS = 60, 80
 STEPS = 7
 _WIDTH, _LEFT, _TOP, _BOTTOM, _LEGEND = 960, 88, 8, 26, 40
 _TALLEST, _LOWEST = 26, 9
-_TIME_WIDTH = 150
-"""Room for a time below the map."""
+_DIGIT_WIDTH, _TIME_GAP = 7.2, 14
+"""Room below the map for a character of a time, and between two times."""
 _TIMELESS_WIDTH = 90
 """Room for the words of the last column, if it has no time."""
 
@@ -127,13 +128,14 @@ def _row_labels(grid: _Grid) -> Iterator[Html]:
 
 def _column_labels(grid: _Grid) -> Iterator[Html]:
     """Times of the first columns, as many as there is room for, and of a last one without a time."""
-    every = max(1, -(-_TIME_WIDTH // int(grid.width)))
     texts = [instant(group[0] * grid.schema.segment, grid.schema) for group in grid.columns]
+    time_width = _DIGIT_WIDTH * max(map(len, texts)) + _TIME_GAP
+    every = ceil(time_width / grid.width)
     timeless = texts[-1] == NEVER  # What stays for the lifetime of a key comes last.
     room = _WIDTH - (_TIMELESS_WIDTH if timeless else 0)
     for column in range(0, len(texts), every):
         x = _LEFT + column * grid.width
-        if texts[column] == NEVER or (x + _TIME_WIDTH > room and column):
+        if texts[column] == NEVER or (x + time_width - _TIME_GAP > room and column):
             break
         yield element("path", d=f"M{x + 0.5:.1f} {grid.bottom:.1f}v5", class_="axis")
         yield element("text", texts[column], x=f"{x:.1f}", y=f"{grid.bottom + 18:.1f}")

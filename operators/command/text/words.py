@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from operators.aggregates.state_words import in_words, listed
 from operators.columns.duration_text import length
 from operators.command.text.formats import printable
+from operators.kinds.rolling import LASTING
+from operators.runtime.identity import STATE
 from state_backends.store.schema import StoredSchema
 
 _EMISSIONS = {
@@ -59,11 +62,17 @@ def facts(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def states_of(schema: StoredSchema) -> Iterator[tuple[str, str]]:
     """Yield the results by name with the states that they are made from, and the states that no result is made from."""
     names = [state.name for state in schema.states]
-    results = [f"{name} from {_list(names[at] for at in used)}" for name, used in schema.results]
+    results = [f"{name} from {listed(names[at] for at in used)}" for name, used in schema.results]
     if results:
         yield "results", "; ".join(results)
     if schema.without_result or not results:
-        yield "states", _list(names[number] for number in schema.without_result) or "none"
+        yield "states", listed(names[number] for number in schema.without_result) or "none"
+
+
+def identity_values(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state depends on as values of JSON, with its aggregates in the words of their functions."""
+    words = {name: [*map(in_words, identity[name])] for name in (STATE, LASTING) if identity.get(name)}
+    return {**identity, **words}
 
 
 def _list(values: Any) -> str:

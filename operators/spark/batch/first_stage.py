@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, TimestampType
 from operators.aggregates import exact
 from operators.aggregates.operation import Operation, join_states
 from operators.aggregates.operations import CountRows, CountValid, Extreme, Max, SumFloat, SumInt, SumLong
+from operators.aggregates.state_words import listed
 from operators.columns.ranges import State
 from operators.columns.records import most_ticks, number_keys
 from operators.runtime.binding import Binding
@@ -171,8 +172,8 @@ def obstacle(binding: Binding, types: Mapping[str, DataType]) -> str | None:
         return "only panes of one length, those of tumbling and hopping windows without a zone, are groups to Spark"
     if not isinstance(types[binding.inputs.event_time], TimestampType):
         return f"event time {binding.inputs.event_time!r} has no time zone"
-    beyond = [op.describe() for op in plan.operations if not _done_by_spark(op, columns)]
-    return f"Spark cannot compute {', '.join(beyond)} exactly" if beyond else None
+    beyond = listed(op.describe() for op in plan.operations if not _done_by_spark(op, columns))
+    return f"Spark cannot compute {beyond} exactly" if beyond else None
 
 
 def _done_by_spark(operation: Operation, types: dict[str, pa.DataType]) -> bool:

@@ -198,6 +198,17 @@ def test_explain_needs_no_spark_for_a_parquet_file(
     assert "event_time" in message or "'b'" in message
 
 
+def test_explain_refuses_a_checkpoint_that_is_not_there(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Before Spark starts, and before the operator is looked for."""
+    given = ("no_such_module:op", "--schema", "k string", "--event-time", "at")
+    message = failed(capsys, "explain", *given, "--checkpoint", tmp_path / "gone")
+    assert (
+        message == f"there is no folder {tmp_path}/gone: give the checkpoint folder of a query that has run"
+    )
+
+
 def test_errors_are_one_line() -> None:
     """Errors of workers are those that were raised there; of others than this library's, the class is named."""
     trace = (

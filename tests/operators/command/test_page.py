@@ -3,10 +3,13 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 from operators import HoppingWindows, RollingWindows, SlidingWindows
 from operators import aggregates as agg
@@ -125,7 +128,7 @@ def test_what_a_page_says() -> None:
         "Operator 0: hopping windows of 1 h every 10 min",
         "k: string",
         "each window once, when it is closed",
-        "n from CountRows()",
+        "n from count()",
         "1970-01-01 02:50:00",
         "2023-11-14 22:13:19.999 UTC",
         "All 2 buckets have reached",
@@ -156,6 +159,30 @@ def test_operators_without_keys_or_with_states_outside_of_time() -> None:
     far = pa.table({"k": ["a"], "at": pa.array([2**57], pa.int64())})
     op = SlidingWindows(1_000, grace=5).group_by("k").aggregate(n=agg.count())
     assert "without a time" in " ".join(Tags(page(content(survey_of(far, op)))).texts)
+
+
+@pytest.mark.parametrize("gap_us", [1, 1_000, 999_999, 60_000_000, 3_600_000_000])
+@pytest.mark.parametrize("lifetime", [False, True])
+def test_times_below_the_map_do_not_overlap(gap_us: int, lifetime: bool) -> None:
+    """Whatever fractions of seconds they have, in a font that is wider than most; the first time is always there."""
+    at = pa.array([1_700_000_000_123_456 + n * gap_us for n in range(40)], pa.timestamp("us", "UTC"))
+    table = pa.table({"k": ["a"] * 40, "at": at})
+    lookbacks = {"short": "1 hour", **({"ever": "lifetime"} if lifetime else {})}
+    op = RollingWindows(lookbacks, grace="30 days", tick="1 us").group_by("k").aggregate(n=agg.count())
+    html = page(content(survey_of(table, op, segment=f"{gap_us} us")))
+    (picture,) = (svg for svg in re.findall("<svg.*?</svg>", html, re.DOTALL) if "heat map" in svg)
+    found = re.findall('<text x="([^"]*)" y="([^"]*)"(?: class="(end)")?>([^<]*)</text>', picture)
+    below = max(float(y) for _, y, _, text in found if text.startswith("20"))
+    places = []
+    for x, y, end, text in found:
+        if float(y) == below:
+            width = (
+                TextPath((0, 0), text, size=12, prop=FontProperties(family="DejaVu Sans")).get_extents().width
+            )
+            places.append((float(x) - width * bool(end), float(x) + width * (not end)))
+    assert places
+    assert places[-1][1] <= 960
+    assert all(one[1] < other[0] for one, other in pairwise(sorted(places)))
 
 
 def test_states_of_a_lifetime() -> None:

@@ -472,8 +472,8 @@ def test_every_way_to_combine_ranges_is_named() -> None:
 @pytest.mark.parametrize(
     ("operator", "way", "why"),
     [
-        (TumblingWindows(9).group_by("k").aggregate(**NUMBERS), "python", "PowerSums(x)"),
-        (TumblingWindows(9).group_by("k").aggregate(n=agg.count(), t=agg.sum("x")), "engine", "SumFloat(x)"),
+        (TumblingWindows(9).group_by("k").aggregate(**NUMBERS), "python", 'variance("x")'),
+        (TumblingWindows(9).group_by("k").aggregate(n=agg.count(), t=agg.sum("x")), "engine", 'sum("x")'),
         (SessionWindows(9).group_by("k").aggregate(n=agg.count()), "python", "only panes"),
         (SessionWindows(9, max_length=9).aggregate(n=agg.count()), "rows", "one event time"),
         (SlidingWindows(9).group_by("k").aggregate(n=agg.count()), "rows", "one event time"),
@@ -586,7 +586,7 @@ state
   an entry     a pane for each distinct event time of a key
   a page       up to 32 entries of a key, in a segment of 1 min
   columns      time: int64
-               CountRows(): int64
+               count(): int64
   bytes        24 for an entry, 24 for the header of a page
   kept         until stream time is 1 min 10 s 2 ms past its event time; up to one segment longer, since whole
                segments are dropped
@@ -617,7 +617,7 @@ state
   an entry    an open session of a key
   a page      up to 32 entries of a key, in a segment of 1 h
   columns     end: int64, start: int64, at: int64, waits_until: int64
-              ObjectExtreme(s, True): object
+              max("s"): object
   bytes       32 for an entry and about 17 for its objects (texts of 16 characters, whole numbers of 7
               digits), 32 for the header of a page
   kept        until stream time is its gap and grace past its last record; up to one segment longer, since
@@ -626,9 +626,9 @@ state
   a change    of one entry of a key writes 83 bytes to the backend, and about 83 and the key to the changelog,
               however many entries there are
 on Spark
-  bounded     Python workers compute ObjectExtreme(s, True), and send one row for each key and pane; not in
-              generated code: only panes of one length, those of tumbling and hopping windows without a zone,
-              are groups to Spark
+  bounded     Python workers compute max("s"), and send one row for each key and pane; not in generated code:
+              only panes of one length, those of tumbling and hopping windows without a zone, are groups to
+              Spark
   stream      each task aggregates its rows partially if this makes its first rows much fewer; otherwise it
               sends input rows with the columns k, at, gap, s. One blob for each bucket
 options

@@ -9,14 +9,20 @@ import pytest
 from aggregate_cases import CASES, Case
 from feeds import KINDS
 
-from operators import RollingWindows, SlidingWindows, TumblingWindows
+from operators import DefinitionError, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.aggregates.operation import Operation
 from operators.aggregates.state_words import in_words
+from operators.command.report.page import page
+from operators.command.summary import summary_text, summary_values
+from operators.command.text.formats import json_text
+from operators.explain import Explanation
 from operators.runtime.binding import Binding
 from operators.runtime.evolution import adaption
 from state_backends import StateError, resolve
+from state_backends.checkpoints.query import StoredQuery
 from state_backends.store.schema import name_since
+from tests.operators.command.states import content, survey_of
 
 OTHER_TYPES = [pa.string(), pa.int8(), pa.bool_()]
 ROLLING = RollingWindows({"short": 10, "ever": "lifetime"}).group_by("k")
@@ -29,6 +35,8 @@ def internal_names(of: type = Operation) -> Iterator[str]:
         yield from internal_names(each)
 
 
+CALLED = re.compile(rf"\b({'|'.join(sorted({*internal_names()}))})(\(| \d+[,;<])")
+"""A class of the library as stored texts have it, with its arguments."""
 INTERNAL = re.compile(rf"\b({'|'.join(sorted({*internal_names()}))})\b|\b(i8|f8|object)\b| since \d")
 
 
@@ -95,6 +103,41 @@ def test_other_kinds_are_refused_in_the_words_of_the_user(kind: str) -> None:
         text = refusal(before, now)
         assert text
         assert not INTERNAL.search(text), f"{kind} to {other}: {text}"
+
+
+def shown(op: Any, schema: pa.Schema, records: pa.Table) -> str:
+    """All that `explain`, a summary, its JSON and a report say of an operator and of what it stores."""
+    plan = Explanation.of(op, schema, "at")
+    survey = survey_of(records, op)
+    query = StoredQuery("an id", 7, 1, 1, {}, [])
+    parts = [*plan.aggregates, plan.bounded, plan.streamed, plan.state]
+    texts = [str(plan), *map(repr, parts), summary_text(survey, 5, 3), page(content(survey))]
+    return "\n".join([*texts, json_text(summary_values(query, [survey], 3))])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_shown_is_in_the_words_of_the_user(name: str) -> None:
+    """In hopping, sliding and rolling windows: `explain`, summaries and pages have no name of a class."""
+    case = CASES[name]
+    types = {"k": pa.string(), "at": pa.timestamp("ms", "UTC"), **case.types}
+    schema = pa.schema(list(types.items()))
+    rows = [{"k": "a", "at": 1_000}, {"k": "a", "at": 2_000}]
+    table = pa.Table.from_pylist(rows, schema)
+    for windows in (
+        TumblingWindows("1 hour"),
+        SlidingWindows("1 hour"),
+        RollingWindows("1 hour", grace="1 hour"),
+    ):
+        text = shown(windows.group_by("k").aggregate(r=case.aggregate), schema, table)
+        assert "r" in text
+        assert not CALLED.search(text), (windows, CALLED.search(text))
+
+
+def test_sessions_say_which_fold_does_not_combine() -> None:
+    """By the name that the user gave it."""
+    last = agg.fold(0, lambda _, v: v, "v", type="bigint", name="last")
+    with pytest.raises(DefinitionError, match=r"^fold last\(v\) cannot be combined, but sessions merge"):
+        bound(SessionWindows("1 minute").group_by("k").aggregate(r=last), CASES["sum of long"])
 
 
 WORDS = {

@@ -1,9 +1,13 @@
 """Rows of the table "Change the operator" in docs/operations.md, done on Spark: with the defaults, and windows of hours."""
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +28,7 @@ from operators import (
     what_failed,
 )
 from operators import aggregates as agg
+from operators.command.main import main
 from operators.runtime.keys_to_forget import encoded_keys
 from state_backends import StateError, write_savepoint
 from state_backends.durability.request_folder import RequestFolder
@@ -110,6 +115,18 @@ class Pipeline:
         return found["a"]
 
 
+def explained_by_command(op: Any, q: Pipeline, *arguments: str) -> str:
+    """What `windows explain` prints of an operator over the columns of a pipeline."""
+    module = ModuleType("job_of_pipeline")
+    module.op = op  # type: ignore[attr-defined]
+    printed = StringIO()
+    columns = ["--schema", q.types, "--event-time", "at"]
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setitem(sys.modules, module.__name__, module)
+        assert 0 == main(["explain", f"{module.__name__}:op", *columns, *arguments])
+    return printed.getvalue()
+
+
 def result_that_follows(q: Pipeline) -> None:
     """They include the records of before; of a bigint, whose mean has a sum of its own, this is refused."""
     q.run(HOURS.aggregate(total=agg.sum("v"), big=agg.sum("b")), (0, 1), (30, 3))
@@ -141,6 +158,9 @@ def added_removed_widened(q: Pipeline) -> None:
         in told
     )
     assert "low counts all" not in told
+    by_command = explained_by_command(more, q, "--checkpoint", str(q.folder / "cp"))
+    assert "total counts all records since 2026-01-05 09:00:00 UTC" in " ".join(by_command.split())
+    assert "counts all records since" not in explained_by_command(more, q)
     q.types = q.types.replace("v int", "v bigint")
     q.run(HOURS.aggregate(low=agg.min("v"), total=agg.sum("v")), (50, 0), (75, 9), options=ADAPT)
     assert [("08:00", 0, None)] == [(start, low, None) for start, low, _ in q.rows("low", "total")]

@@ -18,6 +18,12 @@ from operators import TumblingWindows, aggregates as agg
 op = TumblingWindows("1 hour").group_by(F.lower("origin").alias("airport")).aggregate(n=agg.count(where=F.col("delay") > 0))
 """
 
+PLAIN = """
+from operators import TumblingWindows, aggregates as agg
+
+op = TumblingWindows("1 hour").group_by("origin").aggregate(n=agg.count())
+"""
+
 
 def test_explain_starts_the_session_that_they_need(tmp_path: Path) -> None:
     """Also with a Parquet file, which needs none otherwise; an error of the module is still its own."""
@@ -26,8 +32,17 @@ def test_explain_starts_the_session_that_they_need(tmp_path: Path) -> None:
     columns = {"origin": pa.string(), "at": pa.timestamp("us", "UTC"), "delay": pa.int32()}
     pq.write_table(pa.schema(columns.items()).empty_table(), tmp_path / "like.parquet")
 
-    def explain(module: str) -> subprocess.CompletedProcess[str]:
-        call = [sys.executable, "-m", "operators", "explain", f"{module}:op", "--like", "like.parquet"]
+    (tmp_path / "plain.py").write_text(PLAIN)
+
+    def explain(module: str, *columns: str) -> subprocess.CompletedProcess[str]:
+        call = [
+            sys.executable,
+            "-m",
+            "operators",
+            "explain",
+            f"{module}:op",
+            *(columns or ("--like", "like.parquet")),
+        ]
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         return subprocess.run(
             [*call, "--event-time", "at"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
@@ -35,6 +50,12 @@ def test_explain_starts_the_session_that_they_need(tmp_path: Path) -> None:
 
     done = explain("job")
     assert (0, "") == (done.returncode, done.stderr)
-    assert "airport" in done.stdout
+    plain = explain("plain", "--schema", "origin string, at timestamp, delay int")
+    assert (0, "") == (plain.returncode, plain.stderr)
+    assert "by origin: string" in plain.stdout
+    assert "by airport: string" in done.stdout
+    assert "the highest event time, without grace" in done.stdout
+    assert "each task aggregates its rows partially" in done.stdout
+    assert "Spark's number of shuffle partitions" in done.stdout
     failed = explain("broken")
     assert "AssertionError: of the module" in failed.stderr
