@@ -356,7 +356,9 @@ def _naming(columns: Sequence[str], rows: Sequence[Row], records: Records | None
         about = record_text({}, None, values)
         if records is not None and number is not None:
             about = records.text_of(number, values)
-        raise AggregateError(f"{error}{about}") from error.__cause__
+        raised = AggregateError(f"{error}{about}")
+        raised.named = records is not None and number is not None
+        raise raised from error.__cause__
 
 
 def _ends(starts: Ints, rows: int) -> Ints:

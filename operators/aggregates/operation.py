@@ -207,6 +207,11 @@ def split_states(operations: Sequence[Operation], columns: Sequence[Column]) -> 
     return states
 
 
+def part_of(states: Sequence[State], first: int, last: int) -> list[State]:
+    """Return the rows [first, last) of several states."""
+    return [tuple(column[first:last] for column in state) for state in states]
+
+
 def join_states(states: Sequence[State]) -> tuple[Column, ...]:
     """Return the columns of all states, one after another."""
     return tuple(column for state in states for column in state)

@@ -75,9 +75,13 @@ class AggregateError(RuntimeError):
 
     Attributes:
         values: what the function got of the record for which it raised, if that is known.
+        named: whether the text has the key of what it is about.
+        window: what is known of the window, or None; see `operators.steps.failed_windows`.
     """
 
     values: tuple[Any, ...] | None = None
+    named: bool = False
+    window: object = None
 
 
 def first_raising(run: Callable[[int, int], Any], records: int) -> int | None:

@@ -213,7 +213,10 @@ class UserOperation(Operation):
             if error.__cause__ is None or writes(error.__cause__):
                 raise
             hint = MEETS_STATE if self.skips else ""
-            raise AggregateError(f"{error}{hint}{self._culprit(columns, records)}") from error.__cause__
+            culprit = self._culprit(columns, records)
+            raised = AggregateError(f"{error}{hint}{culprit}")
+            raised.named = bool(culprit)
+            raise raised from error.__cause__
 
     def _culprit(self, columns: Sequence[npt.NDArray[Any]], records: Records) -> str:
         """The first record that cannot be added to an empty state, for an error; found in O(log n) calls."""

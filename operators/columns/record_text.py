@@ -1,4 +1,4 @@
-"""Which record an error is about, as text: its key, its event time and the values that a function got."""
+"""Which record or window an error is about, as text: key, event times, and the values that a function got."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
@@ -28,6 +28,27 @@ def record_text(
     more = [f"and {len(rest) - _MOST_COLUMNS} more columns"] if len(rest) > _MOST_COLUMNS else []
     what = "key" if time_us is None and values is None else "record"
     return f". The {what}: {', '.join([*named, *more])}" if named else ""
+
+
+def window_text(
+    key: Mapping[str, Any], start_us: int | None = None, end_us: int | None = None, lookback: str = ""
+) -> str:
+    """Return what the end of an error says of a window, in a text of limited length.
+
+    Args:
+        key: the key columns by name.
+        start_us, end_us: the window's bounds in microseconds; None if they are not known. A pane of windows has a start only.
+        lookback: the name of a lookback, or an empty text.
+    """
+    named = [f"{name}={short(value)}" for name, value in key.items()]
+    if start_us is not None and end_us is not None:
+        named.append(f"from {time_text(start_us)} to {time_text(end_us)}")
+    elif end_us is not None:
+        named.append(f"event time {time_text(end_us)}")
+    elif start_us is not None:
+        named.append(f"records from {time_text(start_us)} on")
+    named += [f"lookback {lookback}"] if lookback else []
+    return f". The window: {', '.join(named)}" if named else ""
 
 
 def time_text(time_us: int) -> str:

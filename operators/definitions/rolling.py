@@ -338,7 +338,8 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         """Return each label with the aggregates of its key's records as of the label's own time.
 
         For training sets that are right at each point in time: a label sees what `apply` would have put beside a record of its
-        time. Labels are in no window. A label without records gets what the aggregates are of nothing: 0 or null.
+        time. Labels are in no window. For a label without records, a count is 0, a list is empty, and every other aggregate is
+        null.
 
         Args:
             labels, records: both batch or both streaming. A streaming label waits until its time is closed; the slower one of

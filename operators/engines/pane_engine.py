@@ -11,13 +11,15 @@ from typing import ClassVar
 import numpy as np
 
 from operators.aggregates.operation import Operation
+from operators.aggregates.user_functions import AggregateError
 from operators.columns.ranges import Ints, key_edges
 from operators.columns.records import FAR_PAST, Records
 from operators.kinds.kind import PaneKind, Windows
 from operators.steps.emission import Emission
+from operators.steps.failed_windows import FailedWindow, note_window, with_keys
 from operators.steps.lateness import find_late
 from operators.steps.page_sums import PageSums
-from operators.steps.panes import MergedPanes, PaneSchema, merge_panes
+from operators.steps.panes import MergedPanes, PaneSchema, combined_alone, merge_panes
 from operators.steps.partials import Partials
 from operators.steps.plan import KindPlan
 from operators.steps.step import Step
@@ -115,9 +117,10 @@ class PaneEngine:
         stored, windows = self._load(touched, new, close_time), []
         if not plan.on_update and since > self.state.close_time:
             # Former versions of this library stored several panes of one time, of records that arrived at other close times.
-            before = plan.schema.by_time(merge_entries(stored, self.state.store.layout))
+            with with_keys(touched.keys):
+                before = plan.schema.by_time(merge_entries(stored, self.state.store.layout))
             windows.append(self._closed(touched.keys, before, self.state.close_time, since))
-        merged = merge_panes(plan.schema, stored, accepted)
+        merged = merge_panes(plan.schema, stored, accepted, touched.keys)
         del stored  # It is as large as `merged`, and the rest of the step needs memory.
         step.counters.panes += int(np.count_nonzero(merged.fresh))
         if plan.on_update:
@@ -146,7 +149,18 @@ class PaneEngine:
         return self._emission(keys, panes, windows)
 
     def _emission(self, keys: list[bytes], panes: Entries, windows: Windows) -> Emission:
-        states = self.plan.schema.combine_ranges(panes, windows.lo, windows.hi)
+        schema, lo, hi = self.plan.schema, windows.lo, windows.hi
+        try:
+            states = schema.combine_ranges(panes, lo, hi)
+        except AggregateError as error:
+
+            def window(n: int) -> FailedWindow:
+                return FailedWindow(
+                    keys[panes.key[windows.pane[n]]], int(windows.start[n]), int(windows.end[n])
+                )
+
+            note_window(error, lambda a, b: combined_alone(schema, panes, lo[a:b], hi[a:b]), len(lo), window)
+            raise
         return Emission(keys, panes.key[windows.pane], windows.start, windows.end, states)
 
     def _load(self, touched: Touched, new: Rows, close_time: int) -> list[Entries]:

@@ -235,7 +235,7 @@ class RollingEngine:
         self._choose_spans(touched, panes, now, later, close_time)
         stored, waiting = self._load(touched, panes, later, self._emitted_times(touched, now, close_time))
         life = None if self._lifetimes is None else self._lifetimes.fetch(touched.keys)
-        emitted, merged = [], merge_panes(plan.panes, stored, panes)
+        emitted, merged = [], merge_panes(plan.panes, stored, panes, touched.keys)
         if not plan.on_arrival:
             times = plan.event_time, plan.tick_us
             ready = WaitingSchema.unpack(waiting, self._codec, times, self.state.close_time, close_time)

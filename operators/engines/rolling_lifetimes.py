@@ -8,6 +8,7 @@ from operators.aggregates.operation import Operation
 from operators.columns.ranges import Ints, State, key_edges
 from operators.engines.rolling_rows import chain_starts
 from operators.engines.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, last_times
+from operators.steps.failed_windows import with_keys
 from operators.steps.panes import PaneSchema
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
@@ -83,7 +84,8 @@ class Lifetimes:
         if self._pause is not None:
             known, panes, last = _since_pause(known, panes, self._pause)
         both = merge_entries([_at_life(known), _at_life(panes)], schema.layout)
-        whole = schema.by_time(both)
+        with with_keys(names):
+            whole = schema.by_time(both)
         states = [
             state if lasting else tuple(np.repeat(column, len(whole)) for column in nothing)
             for state, nothing, lasting in zip(

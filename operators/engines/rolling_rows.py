@@ -1,19 +1,21 @@
 """The windows of rows as ranges of panes, and the rows with their aggregates as Arrow columns."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.definitions import Bound
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, part_of
+from operators.aggregates.user_functions import AggregateError
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_PAST, Records
 from operators.kinds.calendars import Calendar
 from operators.kinds.rolling import Rolling
 from operators.steps.emission import AggregateOutput
-from operators.steps.panes import PaneSchema
+from operators.steps.failed_windows import FailedWindow, note_window
+from operators.steps.panes import PaneSchema, combined_alone
 from serializers.arrays import take_rows, take_values
 from state_backends import Entries
 from state_backends.store.entries import merge_entries
@@ -94,13 +96,32 @@ class RollingRows:
     ranges: tuple[tuple[Ints, Ints], ...]
     retract: bool = False
 
-    def states(self, operations: Sequence[Operation], lookbacks: Sequence[int]) -> dict[Operation, State]:
-        """Return the states of the windows of several lookbacks, one lookback after another. One pass for all."""
+    def states(
+        self, operations: Sequence[Operation], lookbacks: Sequence[int], part: slice | None = None
+    ) -> dict[Operation, State]:
+        """Return the states of the windows of several lookbacks, or of a part of them, one lookback after another.
+
+        One pass for all.
+        """
         of = dict(zip(self.schema.operations, self.schema.states(self.panes), strict=True))
         chosen = PaneSchema(tuple(operations))
         panes = chosen.entries(self.panes.key, (self.panes.time,), [of[op] for op in operations])
         lo, hi = (np.concatenate(bounds) for bounds in zip(*(self.ranges[n] for n in lookbacks), strict=True))
+        if part is not None:
+            return dict(zip(operations, combined_alone(chosen, panes, lo[part], hi[part]), strict=True))
         return dict(zip(operations, chosen.combine_ranges(panes, lo, hi), strict=True))
+
+    def failed(self, number: int, lookback: str, keys: Sequence[str]) -> FailedWindow:
+        """Return a window for an error.
+
+        Args:
+            number: of the window, among those of one lookback.
+            lookback: the lookback's name.
+            keys: the key columns.
+        """
+        row = self.rows.slice(int(np.flatnonzero(self.window == number)[0]), 1)
+        known = {name: row.column(name)[0].as_py() for name in keys if name in row.column_names}
+        return FailedWindow(known, None, int(self.end[number]), lookback)
 
 
 class _Ranks:
@@ -219,6 +240,28 @@ def _since_pause(begin: Ints, stop: Ints, time: Ints, edges: tuple[Ints, Ints], 
     return found
 
 
+def _states_of(
+    emission: RollingRows,
+    operations: Sequence[Operation],
+    lookbacks: Sequence[int],
+    window: Callable[[int], FailedWindow],
+) -> dict[Operation, State]:
+    try:
+        return emission.states(operations, lookbacks)
+    except AggregateError as error:
+        count = len(lookbacks) * len(emission.ranges[0][0])
+        note_window(error, lambda a, b: emission.states(operations, lookbacks, slice(a, b)), count, window)
+        raise
+
+
+def _finished(bound: Bound, states: list[State], window: Callable[[int], FailedWindow]) -> pa.Array:
+    try:
+        return bound.finish(states)
+    except AggregateError as error:
+        note_window(error, lambda a, b: bound.finish(part_of(states, a, b)), len(states[0][0]), window)
+        raise
+
+
 @dataclass(frozen=True)
 class RollingOutput(AggregateOutput):
     """The rows of a rolling operator: all columns of the input, then the aggregates of each lookback.
@@ -294,9 +337,15 @@ class RollingOutput(AggregateOutput):
         for numbers, lookbacks in self._groups():
             bounds = {number: self.aggregates[number][1] for number in numbers}
             operations = tuple(dict.fromkeys(op for bound in bounds.values() for op in bound.operations))
-            states = emission.states(operations, lookbacks)
+            names = [self.suffixes[n].removeprefix("_") for n in lookbacks]
+
+            def window(number: int, names: Sequence[str] = names) -> FailedWindow:
+                keys = [name for name, _ in self.keys]
+                return emission.failed(number % windows, names[number // windows], keys)
+
+            states = _states_of(emission, operations, lookbacks, window)
             for number, bound in bounds.items():
-                results = bound.finish([states[op] for op in bound.operations])
+                results = _finished(bound, [states[op] for op in bound.operations], window)
                 for place, lookback in enumerate(lookbacks):
                     part = results.slice(place * windows, windows)
                     found[lookback, number] = (

@@ -18,6 +18,7 @@ import numpy as np
 from operators.aggregates.definitions import Bound
 from operators.aggregates.operation import Operation, join_states, split_states
 from operators.aggregates.strategy import EVENT_TIMES, ONE_ENTRY, Strategy
+from operators.aggregates.user_functions import AggregateError
 from operators.columns.duration_text import length
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
@@ -25,8 +26,10 @@ from operators.kinds.bounds import session_starts
 from operators.kinds.described import CLOSED, WindowsPart
 from operators.kinds.sessions import AT, END, START, STATES, WAITS, Sessions, alone
 from operators.steps.emission import Emission
+from operators.steps.failed_windows import FailedWindow, note_window, with_keys
 from operators.steps.lateness import find_late
 from operators.steps.page_timers import first_by_key
+from operators.steps.panes import accumulated
 from operators.steps.partials import Partials
 from operators.steps.plan import WindowPlan
 from operators.steps.step import LateRecords, Step
@@ -143,7 +146,7 @@ class SessionPlan(WindowPlan):
         if order is not None:
             records, waits = records.take(order), waits[order]
         at, starts = records.time, self._starts(records.key, records.time, waits)
-        states = [op.accumulate(records, starts) for op in self.operations]
+        states = accumulated(self.operations, records, starts)
         waits = np.maximum.reduceat(waits, starts) if len(starts) else waits
         count = np.diff(np.append(starts, len(records)))
         entries = _entries(records.key[starts], (at[starts], at[starts], at[starts], waits), states)
@@ -157,7 +160,9 @@ class SessionPlan(WindowPlan):
             entries, count = entries.take(order), count[order]
         starts = self._starts(entries.key, entries.columns[AT], entries.columns[WAITS])
         count = np.add.reduceat(count, starts) if len(starts) else count
-        return Partials(partials.keys, self.merge(entries, starts), count, partials.bad)
+        with with_keys(partials.keys):
+            merged = self.merge(entries, starts)
+        return Partials(partials.keys, merged, count, partials.bad)
 
     def _order(self, key: Ints, at: Ints, waits: Ints) -> Ints | None:
         if self.longest is not None and self.gap is None:
@@ -176,12 +181,30 @@ class SessionPlan(WindowPlan):
         """Return one entry for each run of entries that begins at `starts`."""
         if len(starts) == len(entries):
             return entries
-        states = [
-            op.reduce(state, starts) for op, state in zip(self.operations, self.states(entries), strict=True)
-        ]
+        try:
+            states = self._reduced(entries, starts)
+        except AggregateError as error:
+            ends = np.append(starts[1:], len(entries))
+
+            def run(first: int, last: int) -> None:
+                some = np.arange(starts[first], ends[last - 1])
+                self._reduced(entries.take(some), starts[first:last] - starts[first])
+
+            def session(n: int) -> FailedWindow:
+                mine = slice(starts[n], ends[n])
+                first, last = entries.columns[AT][mine].min(), entries.columns[WAITS][mine].max()
+                return FailedWindow(int(entries.key[starts[n]]), int(first), int(last))
+
+            note_window(error, run, len(starts), session)
+            raise
         first = [column[starts] for column in entries.columns[:WAITS]]
         waits = np.maximum.reduceat(entries.columns[WAITS], starts)
         return _entries(entries.key[starts], (*first, waits), states)
+
+    def _reduced(self, entries: Entries, starts: Ints) -> list[State]:
+        return [
+            op.reduce(state, starts) for op, state in zip(self.operations, self.states(entries), strict=True)
+        ]
 
     def time(self, entries: Entries) -> Ints:
         """Return the time of each entry in the store."""
@@ -303,13 +326,28 @@ class SessionEngine:
         return self.plan.load(self.state.fetch(touched))
 
     def _emission(self, keys: list[bytes], sessions: Sessions) -> Emission:
-        merged = self.plan.merge(sessions.entries, sessions.first)
+        with with_keys(keys):
+            merged = self.plan.merge(sessions.entries, sessions.first)
+        try:
+            states = self._results(merged)
+        except AggregateError as error:
+
+            def run(first: int, last: int) -> None:
+                self._results(merged.take(np.arange(first, last)))
+
+            def session(n: int) -> FailedWindow:
+                return FailedWindow(keys[merged.key[n]], int(sessions.start[n]), int(sessions.end[n]))
+
+            note_window(error, run, len(merged), session)
+            raise
+        return Emission(keys, merged.key, sessions.start, sessions.end, states)
+
+    def _results(self, merged: Entries) -> list[State]:
         lo = np.arange(len(merged))
-        states = [
+        return [
             op.combine_ranges(state, lo, lo + 1)
             for op, state in zip(self.plan.operations, self.plan.states(merged), strict=True)
         ]
-        return Emission(keys, merged.key, sessions.start, sessions.end, states)
 
     @staticmethod
     def _gone(keys: list[bytes], entries: Entries) -> Emission:
@@ -332,7 +370,8 @@ class SessionEngine:
         plan, closed = self.plan, sessions.end < close_time
         changed = sessions.changed[sessions.number] if plan.by_end else sessions.restarted
         gone = sessions.stored & (changed | closed[sessions.number])
-        entries, new = self._to_store(sessions.take(~closed))
+        with with_keys(touched.keys):
+            entries, new = self._to_store(sessions.take(~closed))
         moved = [final, sessions.entries.take(gone), entries.take(new)]
         places = [Rows(part.key, plan.time(part)) for part in moved]
         timers = (

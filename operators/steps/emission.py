@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound
-from operators.aggregates.operation import Operation
+from operators.aggregates.operation import Operation, part_of
+from operators.aggregates.user_functions import AggregateError
 from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError
+from operators.steps.failed_windows import FailedWindow, note_window
 from serializers import decode_keys
 from serializers.arrays import take_values
 
@@ -41,6 +43,14 @@ class Emission:
     states: Sequence[State]
     retract: bool = False
     rows: Ints | None = None
+
+    def window(self, row: int) -> FailedWindow | None:
+        """Return the window whose result the states make in this row; None if no window has it."""
+        at = np.array([row]) if self.rows is None else np.flatnonzero(self.rows == row)
+        if not len(at):
+            return None
+        n = int(at[0])
+        return FailedWindow(self.keys[self.key[n]], int(self.start[n]), int(self.end[n]))
 
     def without(self, emitted: Sequence[Any]) -> "Emission":
         """Return the windows that are not among emitted rows, so that a batch has one row for each window.
@@ -174,14 +184,25 @@ class OutputSchema(AggregateOutput):
     def _results(self, emission: Emission) -> list[pa.Array]:
         if not emission.states:
             return [pa.nulls(len(emission.key), bound.type) for _, bound in self.aggregates]
-        state_of = dict(zip(self.operations, emission.states, strict=True))
-        results = [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
+        try:
+            results = self._finished(emission.states)
+        except AggregateError as error:
+            rows = len(emission.states[0][0])
+            note_window(
+                error, lambda a, b: self._finished(part_of(emission.states, a, b)), rows, emission.window
+            )
+            raise
         if emission.rows is not None:
             results = [take_values(each, emission.rows) for each in results]
         return [
             each if bound.at_end is None else bound.at_end(each, emission.end)
             for each, (_, bound) in zip(results, self.aggregates, strict=True)
         ]
+
+    def _finished(self, states: Sequence[State]) -> list[pa.Array]:
+        """The results of each row of the states."""
+        state_of = dict(zip(self.operations, states, strict=True))
+        return [bound.finish([state_of[op] for op in bound.operations]) for _, bound in self.aggregates]
 
     def _windows(self, emission: Emission, type_: pa.StructType) -> pa.StructArray:
         bounds = [

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.aggregates.operation import Operation, join_states, split_states
+from operators.aggregates.user_functions import AggregateError
 from operators.columns.ranges import Ints, Mask, State, overlap_ranges, run_starts
 from operators.columns.records import Records
+from operators.steps.failed_windows import FailedWindow, note_window, with_keys
 from operators.steps.partials import Partials
 from serializers.pages import PageLayout
 from state_backends import Entries
@@ -59,7 +61,7 @@ class PaneSchema:
         if order is not None:
             records, pane = records.take(order), pane[order]
         starts = run_starts(records.key, pane)
-        states = [op.accumulate(records, starts) for op in self.operations]
+        states = accumulated(self.operations, records, starts)
         time, count = pane[starts], np.diff(np.append(starts, len(records)))
         panes = self.entries(records.key[starts], (time,) * len(self.head), states)
         return Partials(records.keys, panes, count, records.bad, order)
@@ -72,18 +74,36 @@ class PaneSchema:
             panes, count = panes.take(order), count[order]
         starts = run_starts(panes.key, panes.time)
         if len(starts) < len(panes):
-            panes, count = self.reduce(panes, starts), np.add.reduceat(count, starts)
+            with with_keys(partials.keys):
+                panes = self.reduce(panes, starts)
+            count = np.add.reduceat(count, starts)
         return Partials(partials.keys, panes, count, partials.bad)
 
     def reduce(self, panes: Entries, starts: Ints) -> Entries:
         """Return one pane for each run of panes that begins at `starts`."""
         if len(starts) == len(panes):
             return panes
-        states = [
-            op.reduce(state, starts) for op, state in zip(self.operations, self.states(panes), strict=True)
-        ]
+        try:
+            states = self._reduced(panes, starts)
+        except AggregateError as error:
+            ends = np.append(starts[1:], len(panes))
+
+            def run(first: int, last: int) -> None:
+                some = np.arange(starts[first], ends[last - 1])
+                self._reduced(panes.take(some), starts[first:last] - starts[first])
+
+            def pane(number: int) -> FailedWindow:
+                return FailedWindow(int(panes.key[starts[number]]), int(panes.time[starts[number]]))
+
+            note_window(error, run, len(starts), pane)
+            raise
         head = [column[starts] for column in panes.columns[: len(self.head)]]
         return self.entries(panes.key[starts], head, states)
+
+    def _reduced(self, panes: Entries, starts: Ints) -> list[State]:
+        return [
+            op.reduce(state, starts) for op, state in zip(self.operations, self.states(panes), strict=True)
+        ]
 
     def by_time(self, panes: Entries) -> Entries:
         """Return one pane for each key and time, whatever else is in the head."""
@@ -98,7 +118,10 @@ class PaneSchema:
         return np.flatnonzero(change)
 
     def combine_ranges(self, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
-        """Return the states of the ranges [lo, hi) of panes; none is empty."""
+        """Return the states of the ranges [lo, hi) of panes; none is empty.
+
+        States of neighbours may be combined that no range has together.
+        """
         states = dict(zip(self.operations, self.states(panes), strict=True))
         # Combined together, so that the levels of each range are searched once.
         idempotent = [op for op in self.operations if op.idempotent]
@@ -113,6 +136,32 @@ class PaneSchema:
         overlapped = split_states(idempotent, overlap_ranges(combine, pieces, lo, hi)) if idempotent else []
         found = dict(zip(idempotent, overlapped, strict=True))
         return [found[op] if op in found else op.combine_ranges(states[op], lo, hi) for op in self.operations]
+
+
+def accumulated(operations: Sequence[Operation], records: Records, starts: Ints) -> list[State]:
+    """Return the states of each run of sorted records that begins at `starts`."""
+    try:
+        return [op.accumulate(records, starts) for op in operations]
+    except AggregateError as error:
+        ends = np.append(starts[1:], len(records))
+
+        def run(first: int, last: int) -> None:
+            some = records.take(np.arange(starts[first], ends[last - 1]))
+            for op in operations:
+                op.accumulate(some, starts[first:last] - starts[first])
+
+        def pane(number: int) -> FailedWindow:
+            first = starts[number]
+            return FailedWindow(records.keys[records.key[first]], int(records.time[first]))
+
+        note_window(error, run, len(starts), pane)
+        raise
+
+
+def combined_alone(schema: PaneSchema, panes: Entries, lo: Ints, hi: Ints) -> list[State]:
+    """Return the states of some ranges [lo, hi) of panes, without a look at panes before and behind all of them."""
+    first, last = int(lo.min()), int(hi.max())
+    return schema.combine_ranges(panes.take(np.arange(first, last)), lo - first, hi - first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +179,16 @@ class MergedPanes:
     changed: npt.NDArray[np.bool_]
 
 
-def merge_panes(schema: PaneSchema, stored: Sequence[Entries], new_panes: Entries) -> MergedPanes:
+def merge_panes(
+    schema: PaneSchema, stored: Sequence[Entries], new_panes: Entries, keys: Sequence[bytes] = ()
+) -> MergedPanes:
     """Return stored and new panes as one sorted set; those of equal key and head are combined.
 
     Args:
         schema: the panes.
         stored: panes in sorted parts; in each part, no pane of a key is later than those in the parts that follow.
         new_panes: new panes, sorted.
+        keys: the keys by their numbers, for errors.
 
     Cost: O(panes) if the batch only appends in time, else one sort.
     """
@@ -146,7 +198,8 @@ def merge_panes(schema: PaneSchema, stored: Sequence[Entries], new_panes: Entrie
     if len(starts) == len(panes):
         return MergedPanes(panes, new, new)
     changed = np.logical_or.reduceat(new, starts)
-    return MergedPanes(schema.reduce(panes, starts), new[starts], changed)
+    with with_keys(keys):
+        return MergedPanes(schema.reduce(panes, starts), new[starts], changed)
 
 
 def merge_marked(parts: Sequence[Entries], fresh: Sequence[bool], layout: PageLayout) -> tuple[Entries, Mask]:

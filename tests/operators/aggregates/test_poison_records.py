@@ -53,13 +53,14 @@ def summing(merge: Callable[[int, int], int] | None) -> Any:
     [("tumbling", True), ("tumbling", False), ("session", True), ("rolling", True), ("rolling", False)],
 )
 def test_a_fold_names_the_record(kind: str, merges: bool) -> None:
-    """In all windows that it can be in; of a record that was stored before, the values alone are known."""
+    """In all windows that it can be in; of a record that was stored before, its values and the window are known."""
     fold = summing((lambda a, b: a + b) if merges else None)
     said = error_of(WINDOWS[kind].group_by("card").aggregate(total=fold), records())
     assert "add raised ValueError: invalid literal for int() with base 10: 'thirteen'" in said
     stored = kind == "rolling" and not merges
     at = "" if stored else "card='card 1', event time 2026-01-05T09:13:00+00:00, "
-    assert said.endswith(f". The record: {at}amount='thirteen'")
+    window = ". The window: card='card 1', event time 2026-01-05T09:13:00+00:00" if stored else ""
+    assert said.endswith(f". The record: {at}amount='thirteen'{window}")
 
 
 def test_an_operation_on_columns_names_the_first_record_that_it_cannot_take() -> None:
