@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,23 +21,29 @@ UNCOMMITTED, UNLOADABLE = "STATE_STORE_COMMIT_VALIDATION_FAILED", "CANNOT_LOAD_S
 _UNCOMMITTED = re.compile(rf"\[{UNCOMMITTED}\][^\n]{{0,200}}? batch (\d{{1,18}})")
 _UNLOADABLE = re.compile(rf"\[{UNLOADABLE}[.]\w{{1,100}}\] (?P<why>[^\n]*)")
 _CAUSED = re.compile(r"Caused by: ([^\n]{1,300})")
-_VERSION = re.compile(
-    r"/state/\d{1,9}/\d{1,9}/(?:\w{1,100}/)?(\d{1,18})(?:_[0-9a-f-]{36})?[.](?:changelog|delta|zip)\b"
+_FILE = re.compile(
+    r"/state/\d{1,9}/\d{1,9}/(?:\w{1,100}/)?(?:(\d{1,18})(?:_[0-9a-f-]{36})?[.](?:changelog|delta|zip)\b)?"
 )
-"""The version in the name of a file of Spark's state store: one more than the number of the batch that wrote it."""
+"""A file of Spark's state store, and the version in its name: one more than the number of the batch that wrote it."""
+_LONGEST_PATH = 500
+_SCHEME = re.compile(r"\b[a-z][a-z0-9]{1,9}:/")
 _PARTLY_READ = (
     "batch {0} was not committed in every bucket: the function of foreachBatch read only some of its rows, as limit, first and "
     "show do. Have it read all: rows.persist() at its beginning, rows.count() at its end. The query cannot go on from this "
     "checkpoint. {1}"
 )
 _NOT_LOADED = (
-    "Spark cannot load its own state store: {0} The file was damaged or removed, or the function of foreachBatch read only "
-    "some rows of a batch. Restore it from a copy of the checkpoint. Or go on without it. {1}"
+    "Spark cannot load its own state store{0}: {1} A file was damaged or removed, or the function of foreachBatch read only "
+    "some rows of a batch. Restore it from a copy of the checkpoint. Or go on without it. {2}"
 )
 _EARLIER = (
     "Save the state of {0}: write_savepoint(checkpoint, folder, batch={1}). Start with a new checkpoint and "
     "options={{'state.savepoint': folder}}, and read the sources from where the savepoint's origin says: what was written of "
     "later batches comes again"
+)
+_LAST = (
+    "The last batch was {0}, and Spark does not say from which one on the state is damaged: if that of batch {1} cannot be "
+    "read, try earlier ones. "
 )
 _NO_EARLIER = "No batch before it has state: start with a new checkpoint"
 
@@ -149,11 +156,15 @@ def spark_errors() -> tuple[type[Exception], ...]:
     return PySparkException, Py4JJavaError
 
 
-def lost_state(text: str) -> str | None:
+def lost_state(
+    text: str, checkpoint: str | None = None, last: Callable[[], int | None] = lambda: None
+) -> str | None:
     """Return why Spark's own store of a query's state cannot be used, and the way out; None if an error is not about that.
 
     Args:
         text: the text of an error that Spark or Java raised.
+        checkpoint: the folder of the query, to be named; by default the one that the text names.
+        last: returns the number of the last committed batch, or None; called if the text names no file with a batch.
     """
     if found := _UNCOMMITTED.search(text):
         batch = int(found[1])
@@ -165,8 +176,28 @@ def lost_state(text: str) -> str | None:
     causes = [*_CAUSED.finditer(text, found.end())]
     if causes and "UNCATEGORIZED" in found[0]:
         why = f"{why}: {causes[-1][1]}"
-    version = _VERSION.search(text)
-    return _NOT_LOADED.format(f"{why}.", _way_out(int(version[1]) - 2 if version else None))
+    files = [*_FILE.finditer(text)]
+    named = next((file for file in files if file[1]), None)
+    place = checkpoint or (_folder_before(text, files[0].start()) if files else "")
+    way_out = _way_out_before(last()) if named is None else _way_out(int(named[1]) - 2)
+    return _NOT_LOADED.format(place and f" in {place}", f"{why}.", way_out)
+
+
+def _folder_before(text: str, end: int) -> str:
+    """The path that ends at a place of a text, if it is a URI, which may have spaces, or an absolute path without them."""
+    line = text[max(end - _LONGEST_PATH, 0) : end].rpartition("\n")[2]
+    schemes = [*_SCHEME.finditer(line)]
+    if schemes:
+        return line[schemes[-1].start() :]
+    word = line.rpartition(" ")[2]
+    return word if word.startswith("/") else ""
+
+
+def _way_out_before(last: int | None) -> str:
+    """How to go on where the damaged version is not known, but perhaps the last batch."""
+    if last is None or last < 1:
+        return _way_out(None if last is None else -1)
+    return _LAST.format(last, last - 1) + _way_out(last - 1)
 
 
 def _way_out(batch: int | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from serializers.shapes import instance, int64, refusing
 from state_backends.checkpoints.metadata import NoBatchError
 from state_backends.durability.folders import Folder
+from state_backends.errors import StateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,14 @@ def stored_query(checkpoint: str, batch: int | None = None) -> StoredQuery:
             instance(dict, planned.get("conf", {})),
             [json.loads(line) if line.startswith(("{", "[")) else line for line in offsets[2:]],
         )
+
+
+def last_batch(checkpoint: str) -> int | None:
+    """Return the number of the last committed batch of a checkpoint; None if there is none, or if it cannot be read."""
+    try:
+        return _last_batch(Folder(checkpoint))
+    except StateError:
+        return None
 
 
 def _number(value: Any) -> int | None:

@@ -21,6 +21,7 @@ from state_backends.checkpoints.metadata import (
     spark_errors,
     unreadable,
 )
+from state_backends.checkpoints.query import last_batch
 from state_backends.checkpoints.sizes import segment_sizes
 from state_backends.checkpoints.stored_bucket import Bucket, journal_from_parts, open_bucket
 from state_backends.durability.folders import absolute
@@ -218,7 +219,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
 
 def _damaged(error: Exception, path: str) -> StateError:
     """The error to raise for one of Spark or Java about files of a checkpoint."""
-    why = lost_state(str(error))
+    why = lost_state(str(error), path, lambda: last_batch(path))
     if why is None:
         text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0]
         why = f"its files are damaged or are not Spark's: {text}"

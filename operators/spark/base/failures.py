@@ -9,9 +9,17 @@ from typing import Any
 
 from operators.errors import WorkerError
 from operators.spark.base.executors import gone_lately
-from operators.spark.base.inside import APPENDED, DEAD_WORKER, lost_executors, other_sources, texts_of
+from operators.spark.base.inside import (
+    APPENDED,
+    DEAD_WORKER,
+    checkpoint_of_query,
+    lost_executors,
+    other_sources,
+    texts_of,
+)
 from operators.spark.base.kafka_failures import kafka_failed
 from state_backends.checkpoints.metadata import lost_state
+from state_backends.checkpoints.query import last_batch
 
 _MARK = f"{WorkerError.__name__}: "
 _ON_DRIVER = re.compile(
@@ -98,25 +106,31 @@ def what_failed(failed: Any) -> str | None:
         return _explain_any(failed)
     from operators.spark.base.overdue import overdue_snapshots
 
-    told = _explain_any(failed.exception()), overdue_snapshots(failed)
+    told = _explain_any(failed.exception(), failed), overdue_snapshots(failed)
     return "\n".join(filter(None, told)) or None
 
 
-def _explain_any(error: object) -> str | None:
+def _explain_any(error: object, query: Any = None) -> str | None:
     """What is said of an error, or else of one of its causes."""
-    return next(filter(None, map(_explain, texts_of(error))), None)
+    return next(filter(None, (_explain(text, query) for text in texts_of(error))), None)
 
 
-def _explain(text: str) -> str | None:
-    """What is said of the text of an error."""
+def _explain(text: str, query: Any) -> str | None:
+    """What is said of the text of an error, of a query if that is known."""
     _, mark, message = text.rpartition(_MARK)
     if mark:
         return without_traces(message)
     if on_driver := [*_ON_DRIVER.finditer(text)]:
         return without_traces(text[on_driver[-1].end() :])
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
-    found = found or _disk_full(text) or lost_state(text) or kafka_failed(text)
+    found = found or _disk_full(text) or _state_lost(text, query) or kafka_failed(text)
     return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
+
+
+def _state_lost(text: str, query: Any) -> str | None:
+    """What is said of Spark's own state store, with the query's folder and its last batch where they can be seen."""
+    place = None if query is None else checkpoint_of_query(query)
+    return lost_state(text, place, lambda: None if place is None else last_batch(place))
 
 
 def _disk_full(text: str) -> str | None:

@@ -338,7 +338,14 @@ def unpin(frame: "DataFrame") -> None:
 def checkpoint_of(spark: "SparkSession", query: str) -> str | None:
     """Return the checkpoint folder of a query that runs; None if it cannot be seen, so that its state cannot be read."""
     try:
-        running: Any = spark.streams.get(query)
-        return str(running._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001 - nothing in public has it
+        return checkpoint_of_query(spark.streams.get(query))
+    except (AttributeError, TypeError):
+        return None
+
+
+def checkpoint_of_query(query: Any) -> str | None:
+    """Return the checkpoint folder of a query that runs or has ended; None if it cannot be seen, as with Spark Connect."""
+    try:
+        return str(query._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001 - nothing in public has it
     except (AttributeError, TypeError):
         return None

@@ -1,6 +1,7 @@
 """Errors of Spark that say that executors were lost, in words that help."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +127,74 @@ def test_overdue_snapshots_of_a_query_are_told() -> None:
     assert dead.startswith("executors of Spark were lost")
     assert snapshots.startswith(told)
     assert "operator 'b': of 3 buckets" in snapshots
+
+
+LOADING = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 0 in stage "
+    "7.0 failed 1 times, most recent failure: Lost task 0.0 in stage 7.0 (TID 9) (host executor driver): "
+    "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.  "
+    "SQLSTATE: 58030\n\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotLoadStore(QueryExecutionErrors.scala:1)\n"
+    "Caused by: {}\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:1)\n"
+)
+"""How Spark says that it cannot load a state store, without saying why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Query):
+    """A query that has ended, whose folder can be seen.
+
+    Attributes:
+        folder: its checkpoint.
+    """
+
+    folder: str = ""
+
+    @property
+    def _jsq(self) -> "Stopped":
+        return self
+
+    def streamingQuery(self) -> "Stopped":  # noqa: N802 - Spark's name
+        """Spark's own object."""
+        return self
+
+    def resolvedCheckpointRoot(self) -> str:  # noqa: N802 - Spark's name
+        """The checkpoint."""
+        return self.folder
+
+
+def test_a_state_store_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    """The folder and the batch that the text names; else those of the query; else that they are not known."""
+    for folder, named in (
+        ("file:/jobs/cp one", " in file:/jobs/cp one: "),
+        ("s3a://jobs/cp", " in s3a://jobs/cp: "),
+        ("/jobs/cp", " in /jobs/cp: "),
+        ("/jobs/cp one", ": "),
+    ):
+        file = f"{folder}/state/0/1/7.changelog"
+        cause = f"org.apache.hadoop.fs.ChecksumException: Checksum error: {file} at 0 exp: 1 got: 2"
+        told = str(what_failed(RuntimeError(LOADING.format(cause))))
+        assert told.startswith(f"Spark cannot load its own state store{named}An error")
+        assert f"Checksum error: {file}" in told
+        assert "Save the state of batch 5: write_savepoint(checkpoint, folder, batch=5)" in told
+    unnamed = LOADING.format("java.io.EOFException")
+    told = str(what_failed(RuntimeError(unnamed)))
+    assert told.startswith("Spark cannot load its own state store: An error occurred during loading state: ")
+    assert "java.io.EOFException. A file was damaged or removed" in told
+    assert "write_savepoint(checkpoint, folder, batch=its number)" in told
+    assert str(what_failed(Stopped([], RuntimeError(unnamed), folder=f"{tmp_path}/none"))).startswith(
+        f"Spark cannot load its own state store in {tmp_path}/none: "
+    )
+    commits = tmp_path / "cp" / "commits"
+    commits.mkdir(parents=True)
+    for number, way_out in ((0, "No batch before it has state"), (9, "batch=8)")):
+        (commits / str(number)).touch()
+        told = str(what_failed(Stopped([], RuntimeError(unnamed), folder=f"file:{tmp_path}/cp")))
+        assert told.startswith(f"Spark cannot load its own state store in file:{tmp_path}/cp: ")
+        assert way_out in told
+    assert "The last batch was 9, and Spark does not say from which one on the state is damaged" in told
+    table = LOADING.format(
+        "org.rocksdb.RocksDBException: Corruption: block checksum mismatch in /tmp/spark/x/000008.sst"
+    )
+    told = str(what_failed(Stopped([], RuntimeError(table), folder=f"file:{tmp_path}/cp")))
+    assert "Corruption: block checksum mismatch" in told
+    assert "batch=8)" in told
