@@ -113,7 +113,7 @@ class PageSearch:
     """What was asked for, and found."""
 
     def run(self, finder: PageFinder) -> Found | None:
-        """Return what the table has; None if another batch was written between two rounds, or another edition.
+        """Return what the table has; None if another batch was written between two rounds, or the head names other rows.
 
         Raises:
             SinkError: a row is missing, so that an answer would lack records; or the table cannot be reached.
@@ -121,13 +121,17 @@ class PageSearch:
         self._stored = [stored_key(key) for key in self.keys]
         self._buckets = [bucket_of(key, self.head.buckets) for key in self.keys]
         summed = None if self.time is None else self.binding.plan.summed
-        self._ends = [] if self.time is None or summed is None else summed.ends(self.time)
+        self._ends = []
+        if self.time is not None and summed is not None and self.head.segment:
+            self._ends = summed.ends(self.time)
         spans = self._spans()
         wants, first = {**self._plain(spans), **({} if summed is None else self._sums(spans))}, None
         while True:
             self._ask(finder, wants)
             head = next((Head.decode(row.row.page) for row in self._rows[_HEAD]), None)
-            if head is None or head.edition != self.head.edition or (first is not None and head != first):
+            if head is None or (first is not None and head != first):
+                return None
+            if (head.edition, head.segment) != (self.head.edition, self.head.segment):
                 return None
             if self.time is None or summed is None:
                 return Found(head, self._bucket_heads(), self._pages(), None)
@@ -139,6 +143,8 @@ class PageSearch:
     def _spans(self) -> list[tuple[int, int]]:
         if self.time is None:
             return [(_LEAST, _MOST)]
+        if not self.head.segment:  # No bucket has worked, and there are no pages.
+            return []
         return self.binding.plan.spans_at(self.time, self.head.segment)
 
     def _plain(self, spans: Sequence[tuple[int, int]]) -> dict[Node, Wanted]:

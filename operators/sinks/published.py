@@ -12,6 +12,7 @@ import pyarrow as pa
 from operators.kinds.rolling import CLOSED
 from operators.runtime.binding import Binding
 from operators.runtime.identity import SEGMENT, differences, differing
+from operators.runtime.moments import moment_of
 from operators.runtime.page_places import HEADS, NO_KEY
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import PageFinder, Wanted
@@ -82,7 +83,7 @@ class Head:
         batch: its last batch in the table.
         edition: the edition of the rows that count.
         buckets: how many there are.
-        segment: length of a segment in ticks.
+        segment: length of a segment in ticks; 0 before a bucket has worked.
         close_time: the highest one of a bucket, in ticks; None before any.
         written_us: when the batch was written, by the clock of the driver, in microseconds since the epoch.
     """
@@ -135,15 +136,18 @@ class Head:
             identity, schema, event_time, grace, query, batch, edition, buckets, *times = rest
             segment, close_time, written = times
             columns = _columns(instance(bytes, schema))
+            if not count(buckets):
+                raise CorruptDataError("the head of a table of pages has no buckets")
+            moment_of(int64(written), 1)
             return cls(
                 Definition(instance(dict, identity), columns, instance(str, event_time), int64(grace)),
                 instance(str, query),
                 count(batch),
                 count(edition),
-                count(buckets),
+                buckets,
                 count(segment),
                 None if close_time is None else int64(close_time),
-                int64(written),
+                written,
             )
 
 
@@ -164,7 +168,11 @@ def wanted_head(definition: int) -> Wanted:
 def find_heads(finder: PageFinder) -> list[Head]:
     """Return the heads of all features in a table."""
     found = finder.find([Wanted(HEADS_EDITION, HEADS, NO_KEY, _LEAST, _MOST)])
-    return [Head.decode(row.page) for row in found]
+    heads = [Head.decode(row.page) for row in found]
+    for head in heads:
+        with refusing("the head of a table of pages"):
+            _ = head.definition.number
+    return heads
 
 
 def find_head(finder: PageFinder, definition: int) -> Head | None:

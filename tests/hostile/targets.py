@@ -30,7 +30,7 @@ from state_backends.durability.pointer import NO_VERSION, Pointer
 from state_backends.durability.request_folder import ForgetRequest, RequestFile, RequestReader
 from state_backends.durability.snapshots import Manifest
 from state_backends.journal import MemoryJournal
-from tests.hostile import sketches
+from tests.hostile import published, sketches
 from tests.hostile.forge import (
     forge_entry,
     forge_key,
@@ -248,6 +248,15 @@ def targets() -> list[Target]:
                 sketches.forge,
             )
             for name, one in (("distinct values", sketches.DISTINCT), ("quantiles", sketches.QUANTILES))
+        ),
+        *(
+            Target(
+                f"published {kind}",
+                lambda kind=kind: [published.seed(kind)],
+                lambda page, kind=kind: published.read(kind, page),
+                forge_page(published.layout()) if kind == "pages" else forge_value,
+            )
+            for kind in published.ROWS
         ),
         Target("savepoint file", saved_file, read_saved, sealed_blob(5, "")),
         Target(

@@ -17,6 +17,7 @@ import pytest
 from operators import DefinitionError, RollingWindows
 from operators import aggregates as agg
 from operators.definitions.rolling import RollingAggregation
+from operators.runtime.page_rows import PAGE_ROWS
 from operators.sinks import SinkError, SQLitePages, StaleError
 from serializers import CorruptDataError
 from tests.key_bytes import holding
@@ -164,6 +165,19 @@ def test_forgotten_keys_leave_no_bytes_in_the_file(tmp_path: Path) -> None:
         assert [] == reader.get({"k": "SECRET-0001"}, moment(500))["values_5m"]
         assert [] == [key for key in gone if holding(tmp_path, key)]
         assert holding(tmp_path, "SECRET-0049")
+
+
+def test_before_a_bucket_has_worked_there_are_no_pages(tmp_path: Path) -> None:
+    """As after first batches without a record: keys hold what the aggregates are of nothing."""
+    pages = SQLitePages(tmp_path / "f.db", "pages")
+    with Publisher(SIMPLE, pages) as publisher, SIMPLE.reader(pages) as reader:
+        publisher.publish.write(PAGE_ROWS.empty_table(), 0, "one")
+        answer = reader.get({"k": "a"}, moment(100))
+        assert {"n_5m": 0, "s_5m": None} == dict(answer)
+        assert (0, None) == (answer.freshness.batch, answer.freshness.stream_time)
+        publisher.process([("a", 5, 7)])
+        publisher.publish.write(publisher.changed, 1, "one")
+        assert {"n_5m": 1, "s_5m": 7} == dict(reader.get({"k": "a"}, moment(100)))
 
 
 def test_expired_segments_leave_the_table(tmp_path: Path) -> None:
