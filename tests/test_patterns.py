@@ -92,7 +92,11 @@ def uses() -> Iterator[tuple[str, Callable[[str], Any], set[str]]]:
         lambda text: moved_error(ValueError(text), "cp"),
         {"", "File ", "File a/state/1/_stateSchema/"},
     )
-    yield "lost_state", lost_state, {"", "[CANNOT_LOAD_STATE_STORE.A] ", "/state/1/1/", f"[{UNCOMMITTED}] "}
+    yield (
+        "lost_state",
+        lost_state,
+        {"", "[CANNOT_LOAD_STATE_STORE.A] ", "/state/1/1/", f"[{UNCOMMITTED}] ", "checkpointLocation="},
+    )
     yield "named_commits", lambda text: named_commits_error(ValueError(text)), {"NumberFormatException: "}
     yield "parse", refused, {"", "P", "INTERVAL '", "INTERVAL 1", "1 day "}
 

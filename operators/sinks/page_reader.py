@@ -204,7 +204,7 @@ class FeatureReader:
             found = features.find(self._finder, keys, None if whole else time_)
             if found is not None:
                 break
-            self._features = None  # Another edition has taken the place of the one that was read.
+            self._features = None  # Another head has taken the place of the one that was read.
         else:
             raise SinkError(f"{self._pages!r} was replaced several times while it was read: ask again")
         _check_fresh(found.freshness, min_batch, max_age)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,10 @@ UNCOMMITTED, UNLOADABLE = "STATE_STORE_COMMIT_VALIDATION_FAILED", "CANNOT_LOAD_S
 """Conditions of errors: a batch whose state was not committed in every bucket, and state that Spark cannot load."""
 _UNCOMMITTED = re.compile(rf"\[{UNCOMMITTED}\][^\n]{{0,200}}? batch (\d{{1,18}})")
 _UNLOADABLE = re.compile(rf"\[{UNLOADABLE}[.]\w{{1,100}}\] (?P<why>[^\n]*)")
+_NO_OPERATORS = "STDS_FAILED_TO_READ_OPERATOR_METADATA"
+_LOCATION = re.compile(r"checkpointLocation=([^\n,\]]{1,400}?)(?: and batchId=|[\n,\]])")
+"""The folder of a query, among the options that the error of a query ends with, or that of an operator's state in it."""
+_LONGEST_CAUSE = 300
 _CAUSED = re.compile(r"Caused by: ([^\n]{1,300})")
 _FILE = re.compile(
     r"/state/\d{1,9}/\d{1,9}/(?:\w{1,100}/)?(?:(\d{1,18})(?:_[0-9a-f-]{36})?[.](?:changelog|delta|zip)\b)?"
@@ -40,6 +44,11 @@ _EARLIER = (
     "Save the state of {0}: write_savepoint(checkpoint, folder, batch={1}). Start with a new checkpoint and "
     "options={{'state.savepoint': folder}}, and read the sources from where the savepoint's origin says: what was written of "
     "later batches comes again"
+)
+_OPERATORS_LOST = (
+    "Spark cannot read its list of the operators with state in {0}: a file below state/*/_metadata was damaged or removed. "
+    "Restore it from a copy of the checkpoint. Without it, neither Spark nor write_savepoint can read the state: start with a "
+    "new checkpoint"
 )
 _LAST = (
     "The last batch was {0}, and Spark does not say from which one on the state is damaged: if that of batch {1} cannot be "
@@ -157,30 +166,56 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def lost_state(
-    text: str, checkpoint: str | None = None, last: Callable[[], int | None] = lambda: None
+    text: str,
+    checkpoint: str | None = None,
+    causes: Sequence[str] = (),
+    last: Callable[[str], int | None] | None = None,
 ) -> str | None:
     """Return why Spark's own store of a query's state cannot be used, and the way out; None if an error is not about that.
 
     Args:
         text: the text of an error that Spark or Java raised.
-        checkpoint: the folder of the query, to be named; by default the one that the text names.
-        last: returns the number of the last committed batch, or None; called if the text names no file with a batch.
+        checkpoint: the folder of the query; None if only the text may name it.
+        causes: the texts of the error's causes, the innermost last.
+        last: returns the number of the last committed batch of a folder, or None; called if no file with a batch is named.
     """
     if found := _UNCOMMITTED.search(text):
         batch = int(found[1])
         return _PARTLY_READ.format(batch, _way_out(batch - 1))
+    if _NO_OPERATORS in text:
+        return _OPERATORS_LOST.format(checkpoint or _folder_in(text) or "the checkpoint")
     found = _UNLOADABLE.search(text)
     if found is None:
         return None
     why = found["why"].partition(" If the stream job is restarted")[0].partition(" SQLSTATE")[0].rstrip(". ")
-    causes = [*_CAUSED.finditer(text, found.end())]
-    if causes and "UNCATEGORIZED" in found[0]:
-        why = f"{why}: {causes[-1][1]}"
-    files = [*_FILE.finditer(text)]
-    named = next((file for file in files if file[1]), None)
-    place = checkpoint or (_folder_before(text, files[0].start()) if files else "")
-    way_out = _way_out_before(last()) if named is None else _way_out(int(named[1]) - 2)
-    return _NOT_LOADED.format(place and f" in {place}", f"{why}.", way_out)
+    if "UNCATEGORIZED" in found[0] and (cause := _innermost(text[found.end() :], causes)):
+        why = f"{why}: {cause}"
+    every = "\n".join([text, *causes])
+    named = next((file for file in _FILE.finditer(every) if file[1]), None)
+    place = checkpoint or _folder_in(every)
+    way_out = (
+        _way_out_before(last(place) if last and place else None)
+        if named is None
+        else _way_out(int(named[1]) - 2)
+    )
+    return _NOT_LOADED.format(place and f" in {place}", f"{why.rstrip('.')}.", way_out)
+
+
+def _innermost(rest: str, causes: Sequence[str]) -> str | None:
+    """The first line of the innermost cause: of the texts of causes, or else of what a trace says."""
+    found = [cause.strip().partition("\n")[0] for cause in causes]
+    found = found or [one[1] for one in _CAUSED.finditer(rest)]
+    found = [one for one in found if one and "[CIRCULAR REFERENCE" not in one and UNLOADABLE not in one]
+    return found[-1][:_LONGEST_CAUSE] if found else None
+
+
+def _folder_in(text: str) -> str:
+    """The checkpoint that an error names, as the place of a file or among the options of the query; "" if it names none."""
+    file = _FILE.search(text)
+    if file is not None and (folder := _folder_before(text, file.start())):
+        return folder
+    location = _LOCATION.search(text)
+    return _STATE_OF_OPERATOR.sub("", location[1]) if location else ""
 
 
 def _folder_before(text: str, end: int) -> str:

@@ -219,7 +219,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
 
 def _damaged(error: Exception, path: str) -> StateError:
     """The error to raise for one of Spark or Java about files of a checkpoint."""
-    why = lost_state(str(error), path, lambda: last_batch(path))
+    why = lost_state(str(error), path, last=last_batch)
     if why is None:
         text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0]
         why = f"its files are damaged or are not Spark's: {text}"

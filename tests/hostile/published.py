@@ -108,7 +108,7 @@ def layout() -> PageLayout:
 
 
 def read(kind: str, page: bytes) -> object:
-    """Read what keys hold, where one row has these bytes. A reader's error for a table that it cannot use is a StateError here."""
+    """Read what keys hold, where one row has these bytes. An error for a table that cannot be used is a StateError here."""
     with features().reader(Rows({**table(), place_of(kind): page})) as reader:
         try:
             answers = reader.get_many([{"k": "a"}, {"k": "b"}], BEGIN + dt.timedelta(seconds=120))

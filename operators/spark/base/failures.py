@@ -1,7 +1,7 @@
 """Errors in workers: raised with the place where they happened, and found in Spark's errors on the driver."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import takewhile
@@ -112,25 +112,26 @@ def what_failed(failed: Any) -> str | None:
 
 def _explain_any(error: object, query: Any = None) -> str | None:
     """What is said of an error, or else of one of its causes."""
-    return next(filter(None, (_explain(text, query) for text in texts_of(error))), None)
+    texts = [*texts_of(error)]
+    told = (_explain(text, texts[number + 1 :], query) for number, text in enumerate(texts))
+    return next(filter(None, told), None)
 
 
-def _explain(text: str, query: Any) -> str | None:
-    """What is said of the text of an error, of a query if that is known."""
+def _explain(text: str, causes: Sequence[str], query: Any) -> str | None:
+    """What is said of the text of an error with these causes, of a query if that is known."""
     _, mark, message = text.rpartition(_MARK)
     if mark:
         return without_traces(message)
     if on_driver := [*_ON_DRIVER.finditer(text)]:
         return without_traces(text[on_driver[-1].end() :])
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
-    found = found or _disk_full(text) or _state_lost(text, query) or kafka_failed(text)
+    found = found or _disk_full(text) or _state_lost(text, causes, query) or kafka_failed(text)
     return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
 
 
-def _state_lost(text: str, query: Any) -> str | None:
+def _state_lost(text: str, causes: Sequence[str], query: Any) -> str | None:
     """What is said of Spark's own state store, with the query's folder and its last batch where they can be seen."""
-    place = None if query is None else checkpoint_of_query(query)
-    return lost_state(text, place, lambda: None if place is None else last_batch(place))
+    return lost_state(text, None if query is None else checkpoint_of_query(query), causes, last_batch)
 
 
 def _disk_full(text: str) -> str | None:

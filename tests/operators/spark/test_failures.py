@@ -192,9 +192,51 @@ def test_a_state_store_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
         assert told.startswith(f"Spark cannot load its own state store in file:{tmp_path}/cp: ")
         assert way_out in told
     assert "The last batch was 9, and Spark does not say from which one on the state is damaged" in told
+    ended = unnamed + f"=== Streaming Query ===\nWrite [path=/out, checkpointLocation={tmp_path}/cp], Append"
+    assert str(what_failed(RuntimeError(ended))).startswith(
+        f"Spark cannot load its own state store in {tmp_path}/cp: "
+    )
+    assert "batch=8)" in str(what_failed(RuntimeError(ended)))
     table = LOADING.format(
         "org.rocksdb.RocksDBException: Corruption: block checksum mismatch in /tmp/spark/x/000008.sst"
     )
     told = str(what_failed(Stopped([], RuntimeError(table), folder=f"file:{tmp_path}/cp")))
     assert "Corruption: block checksum mismatch" in told
     assert "batch=8)" in told
+
+
+class CausedError(RuntimeError):
+    """An error of Spark's, whose causes have texts of their own."""
+
+    def __init__(self, text: str, cause: Exception | None = None) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+
+def test_a_cause_with_a_text_of_its_own_is_told() -> None:
+    """As queries have them; what Java says of circles is no cause."""
+    text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.  SQLSTATE: 58030"
+    inner = CausedError("java.io.EOFException: Stream ended prematurely\n\tat net.jpountz.lz4")
+    told = str(
+        what_failed(
+            CausedError(f"[STREAM_FAILED] terminated with exception: {text}", CausedError(text, inner))
+        )
+    )
+    assert (
+        "loading state: java.io.EOFException: Stream ended prematurely. A file was damaged or removed" in told
+    )
+    assert "loading state. A file" in str(what_failed(CausedError(text, CausedError(text))))
+    name = "java.lang.NullPointerException"
+    circle = f"{text}\nCaused by: {name}\nCaused by: [CIRCULAR REFERENCE: {name}]"
+    assert "loading state: java.lang.NullPointerException. A file" in str(what_failed(RuntimeError(circle)))
+
+
+def test_a_lost_list_of_operators_is_told() -> None:
+    """Nothing reads the state without it."""
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [STDS_FAILED_TO_READ_OPERATOR_METADATA] Failed to read the "
+        "operator metadata for checkpointLocation=file:/jobs/cp/state/0 and batchId=5.\nEither the file does not exist"
+    )
+    told = str(what_failed(RuntimeError(text)))
+    assert told.startswith("Spark cannot read its list of the operators with state in file:/jobs/cp: ")
+    assert "Restore it from a copy of the checkpoint" in told

@@ -359,6 +359,7 @@ CONDITIONS = {
     inside.WINDOW_FUNCTION: "the error for window functions",
     metadata._NO_BATCH: "the error for a folder without a batch",
     metadata.UNCOMMITTED: "what_failed, for functions of foreachBatch that read some rows of a batch",
+    metadata._NO_OPERATORS: "what_failed, for a damaged list of operators",
     metadata.UNLOADABLE: "what_failed and read_state, for damaged state of Spark's own",
 }
 

@@ -75,7 +75,7 @@ def test_the_way_out_after_a_batch_that_was_read_in_part(
     again = frame.writeStream.foreachBatch(lambda windows, _: windows.count())
     for text in failed(again.option("checkpointLocation", str(checkpoint)).start):
         assert text is not None
-        assert text.startswith("Spark cannot load its own state store: ")
+        assert text.startswith(f"Spark cannot load its own state store in file:{checkpoint}: ")
         assert ".changelog does not exist" in text
         assert WAY_OUT in text
     reads: list[Callable[[], object]] = [
