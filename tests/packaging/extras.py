@@ -21,14 +21,34 @@ plot_windows(pa.table({"at": [1]}), [], SlidingWindows(10), "at").figure.savefig
 """,
     "prometheus": "from operators.monitoring import PrometheusOutput; print(PrometheusOutput().registry)",
     "opentelemetry": "from operators.monitoring import OpenTelemetryOutput; print(OpenTelemetryOutput())",
-    "postgres": "import psycopg; print(psycopg.pq.version(), psycopg.pq.__impl__)",
-    "delta": """
-import deltalake, pyarrow as pa
-deltalake.write_deltalake("table", pa.table({"a": [1]}))
+    "postgres": """
+import psycopg
+from operators.sinks import PostgresPages, PostgresSink, SinkError
+for table in PostgresSink, PostgresPages:
+    try:
+        table("host=127.0.0.1 port=1 connect_timeout=2", "t").last_batch("q")
+    except SinkError as error:
+        print(psycopg.pq.__impl__, error)
 """,
-    "kafka": "import confluent_kafka; print(confluent_kafka.libversion())",
-    "redis": "import redis.asyncio; print(redis.__version__)",
-    "service": "import starlette.applications, uvicorn; print(uvicorn.__version__)",
+    "delta": """
+import pyarrow as pa
+from operators.sinks import DeltaSink
+from operators.sinks.changes import changes_of
+print(DeltaSink("table").write(changes_of(pa.table({"a": [1]}), ["a"], "q", 0)))
+""",
+    "kafka": """
+from confluent_kafka import libversion
+from operators.sinks import KafkaSink, SinkError
+print(libversion(), KafkaSink("127.0.0.1:1", "t"))
+""",
+    "redis": """
+from operators.sinks import RedisPages, SinkError
+try:
+    RedisPages("redis://127.0.0.1:1", "t").last_batch("q")
+except SinkError as error:
+    print(error)
+""",
+    "service": "import uvicorn, examples.features_now as service; print(uvicorn.__version__, service)",
     "test": "import pytest, xdist, hypothesis, moto, datasketches; print(pytest.__version__)",  # `make test` runs the tests
     "docs": "import subprocess, sys; subprocess.run([sys.executable, '-m', 'zensical', '--version'], check=True)",
     "bench": "import duckdb, polars, pytest_benchmark; print(duckdb.sql('SELECT 1'), polars.Series([1]))",

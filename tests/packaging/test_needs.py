@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -113,6 +114,45 @@ def test_what_is_lacking_is_found(name: str) -> None:
 def test_each_extra_has_its_use() -> None:
     """`tests.packaging.extras` tries every extra."""
     assert {*PROJECT["optional-dependencies"]} == {*USES}
+
+
+HIDING = """
+import sys
+class Hiding:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in {lacking!r} else self.finder.find_spec(name, path, target)
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+sys.meta_path[:] = map(Hiding, sys.meta_path)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", sorted(USES))
+def test_an_extra_does_with_what_it_brings(extra: str, tmp_path: Path) -> None:
+    """Its use imports nothing of other distributions; `tests.packaging.extras` shows the same with nothing else installed."""
+    there = brought(f"{PROJECT['name']}[{extra}]")
+    homes = {
+        name: {canonicalize_name(home) for home in found} for name, found in packages_distributions().items()
+    }
+    if there - {home for found in homes.values() for home in found} - {canonicalize_name(PROJECT["name"])}:
+        pytest.skip(f"the extra {extra} is not installed here")
+    lacking = {name for name, found in homes.items() if not found & there and name not in OURS}
+    assert extra == "dev" or "mypy" in lacking or "mypy" not in homes
+    for path in ROOT.glob("[!.]*"):
+        (tmp_path / path.name).symlink_to(path)
+    program = HIDING.format(lacking=lacking) + USES[extra]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stdout
 
 
 def test_tests_of_all_kinds_are_reached() -> None:

@@ -54,9 +54,20 @@ VALUES: dict[str, tuple[pa.DataType, Any]] = {
     "decimal": (pa.decimal128(30, 3), lambda n: Decimal(n**7) / 1000),
     "date": (pa.date32(), lambda n: date(2000, 1, 1) + timedelta(n)),
     "time": (pa.timestamp("us", "UTC"), lambda n: BEGIN + timedelta(hours=n)),
+    "local": (pa.timestamp("us"), lambda n: datetime(1900, 1, 1) + timedelta(days=n, microseconds=n)),
+    "interval": (pa.duration("us"), lambda n: timedelta(days=-n, microseconds=n)),
     "text": (pa.string(), lambda n: "x" * (n % 40)),
+    "binary": (pa.binary(), lambda n: bytes([n % 256]) * (n % 9)),
+    "float": (pa.float64(), lambda n: n / 7),
+    "boolean": (pa.bool_(), lambda n: n % 3 == 0),
     "list": (pa.list_(pa.int64()), lambda n: list(range(n % 5))),
+    "map": (pa.map_(pa.string(), pa.decimal128(20, 3)), lambda n: [("a", Decimal(n) / 8), ("b", None)]),
+    "struct": (
+        pa.struct([("at", pa.timestamp("us", "UTC"))]),
+        lambda n: {"at": BEGIN + timedelta(seconds=n)},
+    ),
 }
+NESTED = "list", "map", "struct"
 """Types of columns, and a value for each number."""
 KINDS = {
     "tumbling": TumblingWindows("5 minutes"),
@@ -109,9 +120,18 @@ def operator(kind: str) -> Any:
     """An operator that stores values of all types."""
     if kind == "custom":
         return Kept().group_by("k")
-    lists = {name: agg.collect_list(name) for name in VALUES if name != "list"}
+    lists = {name: agg.collect_list(name) for name in VALUES if name not in NESTED}
     folded = agg.fold(list, large, "number", "list", "decimal", type="string", merge=joined, finish=str)
-    return KINDS[kind].group_by("k").aggregate(**lists, folded=folded)
+    others = {
+        "mean": agg.avg("decimal"),
+        "spread": agg.variance("float"),
+        "mode_of": agg.mode("text"),
+        "quantiles": agg.approx_quantiles("float", [0.1, 0.5]),
+        "kinds": agg.approx_count_distinct("decimal"),
+        "frequent": agg.approx_top_k("binary", 3),
+        "latest": agg.max_by("date", "number"),
+    }
+    return KINDS[kind].group_by("k").aggregate(**lists, **others, folded=folded)
 
 
 def rows_of(kind: str, backend: str, folder: Path, seed: int) -> Iterator[list[dict[str, Any]]]:
@@ -199,8 +219,14 @@ class Bucket:
 @pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 @pytest.mark.usefixtures("switching")
 def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Path) -> None:
-    """Each bucket gets the rows that it gets alone, whatever other buckets and operators are worked on in between."""
-    config = resolve(backend, {"state.directory": str(tmp_path)})
+    """Each bucket gets the rows that it gets alone, whatever other buckets and operators are worked on in between.
+
+    Snapshots are uploaded meanwhile. Every second batch is read back: the copy of the bucket is made anew of them and the log.
+    """
+    options = {"state.directory": str(tmp_path / "state")}
+    if backend != "spark":
+        options |= {"state.snapshots.batches": "1", "state.snapshots.folder": str(tmp_path / "snapshots")}
+    config = resolve(backend, options)
     kinds = [*KINDS, "custom"]
     bindings = {kind: operator(kind).bind(table(0, 0).schema, "at", config) for kind in kinds}
 
@@ -209,10 +235,15 @@ def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Pat
         names = job.binding.inputs.names
         bucket = Bucket(job, f"{run}{seed:07x}{kinds.index(kind):08x}", MemoryJournal())
         batches = [table(number, seed).select(names) for number in range(BATCHES)]
+        found = []
         try:
-            return [bucket.batch(service, Origin(run, kind), *one) for one in enumerate(batches)]
+            for number, rows in enumerate(batches):
+                found.append(bucket.batch(service, Origin(run, kind), number, rows))
+                if number % 2:
+                    drop_copy(config, bucket.name)
         finally:
             drop_copy(config, bucket.name)
+        return found
 
     jobs = [(kind, seed) for seed in range(THREADS) for kind in kinds]
     one, many = BucketService("key"), BucketService("key")
@@ -221,3 +252,5 @@ def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Pat
         together = [*pool.map(lambda each: work(*each, many, "b"), jobs)]
     assert alone == together
     assert all(map(any, together))
+    manifests = [*(tmp_path / "snapshots").glob("*/*.json")]
+    assert (backend != "spark") == bool(manifests)
