@@ -10,6 +10,8 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from operators.spark.base.private_files import check_owner
+
 MINIMUM_JAVA = 17
 _HOME = re.compile(r"^[ \t]*java\.home = (.+)$", re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*java\.specification\.version = (?:1\.)?(\d+)", re.MULTILINE)
@@ -86,13 +88,29 @@ def _shim(java: Path) -> Path:
 
 
 def _write(home: Path, script: str) -> Path:
-    """Write the launcher unless it exists; processes that do so at the same time don't disturb each other."""
+    """Write the launcher unless it exists; processes that do so at the same time don't disturb each other.
+
+    Raises:
+        PermissionError: another user could put a program of theirs in its place.
+        OSError: it cannot be written.
+    """
     launcher = home / "bin" / "java"
-    if not launcher.exists():
-        launcher.parent.mkdir(parents=True, exist_ok=True)
+    launcher.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (home.parent, home, launcher.parent):
+        check_owner(folder)
+    if not _is_written(launcher, script):
         handle, draft = tempfile.mkstemp(dir=launcher.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(script)
         Path(draft).chmod(0o755)
         Path(draft).replace(launcher)
     return home
+
+
+def _is_written(launcher: Path, script: str) -> bool:
+    """Whether the launcher is there, whole, and of a user who may run programs as this one anyway."""
+    try:
+        check_owner(launcher)
+        return launcher.read_text("utf-8") == script and os.access(launcher, os.X_OK)
+    except (OSError, UnicodeDecodeError):
+        return False
