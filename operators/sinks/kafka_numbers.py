@@ -8,6 +8,8 @@ from typing import Any
 from operators.sinks.interface import SinkError
 from operators.sinks.kafka_reading import Reader
 from operators.sinks.kafka_topics import Cluster, in_words
+from serializers import SerializationError
+from serializers.shapes import count, instance, int64, list_of, refusing
 
 _FORMAT = 1
 _TOPIC_KEY = b"topic"
@@ -94,17 +96,41 @@ class Numbers:
         self._reader.close()
 
     def _learn(self, key: bytes, value: bytes) -> None:
-        noted: dict[str, Any] = json.loads(value)
-        if noted.pop("format", None) != _FORMAT:
-            raise SinkError(
-                f"topic {self._cluster.numbers!r} was written by a newer version of this library: update it here, too"
-            )
-        if key == _TOPIC_KEY:
-            self.topic = TopicNote(
-                noted["id"], noted["partitions"], tuple(noted["keys"]), tuple(noted["columns"])
-            )
+        note = read_note(self._cluster.numbers, key, value)
+        if isinstance(note, TopicNote):
+            self.topic = note
         else:
-            self.notes[key.removeprefix(_QUERY_KEY).decode()] = Note(**noted)
+            self.notes[key.removeprefix(_QUERY_KEY).decode(errors="replace")] = note
+
+
+def read_note(topic: str, key: bytes, value: bytes) -> Note | TopicNote:
+    """Return what a message of the topic of numbers says.
+
+    Args:
+        topic: the topic.
+        key, value: of the message.
+
+    Raises:
+        SinkError: a newer version wrote it, or something else than this library.
+    """
+    try:
+        with refusing(f"a message of topic {topic!r}"):
+            noted = instance(dict, json.loads(value))
+            found = noted.pop("format", None)
+            if found == _FORMAT and key == _TOPIC_KEY:
+                names = (tuple(list_of(str, noted[name])) for name in ("keys", "columns"))
+                return TopicNote(instance(str, noted["id"]), count(noted["partitions"]), *names)
+            if found == _FORMAT:
+                note = Note(**noted)
+                numbers = (int64(one) for one in (note.batch, note.fingerprint) if one is not None)
+                _ = [*numbers, count(note.incarnation), instance(str, note.writer)]
+                return note
+            count(found)
+    except SerializationError as error:
+        raise SinkError(
+            f"{error}. Nothing else than this library may write to that topic: give it another one, and a new query"
+        ) from error
+    raise SinkError(f"topic {topic!r} was written by a newer version of this library: update it here, too")
 
 
 def note_of(query: str, note: Note) -> tuple[bytes, bytes]:
