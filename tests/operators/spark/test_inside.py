@@ -471,6 +471,9 @@ def test_tasks_know_their_batch_and_run_and_a_sink_its_query(spark: SparkSession
     assert [f"file:{tmp_path / 'cp'}"] == places, broken(
         f"foreachBatch finds the checkpoint at {places}", "publish for a table that lacks batches"
     )
+    place = inside.checkpoint_of_query(query)
+    assert place == places[0], broken(f"an ended query is at {place}", "what_failed, for lost state")
+    assert inside.checkpoint_of_query(object()) is None
     assert {("0", query.runId)} == tasks, broken(f"tasks see {tasks}", "messages, and processes for state")
     assert inside.task_property(inside.RUN_ID) is None
 
