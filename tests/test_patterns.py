@@ -47,6 +47,7 @@ WAYS: dict[str, Callable[["re.Pattern[str]", str], Any]] = {
     "search": lambda pattern, text: pattern.search(text),
     "match": lambda pattern, text: pattern.match(text),
     "fullmatch": lambda pattern, text: pattern.fullmatch(text),
+    "findall": lambda pattern, text: pattern.findall(text),
     "finditer": lambda pattern, text: [*pattern.finditer(text)],
     "sub": lambda pattern, text: pattern.sub("", text),
 }

@@ -18,7 +18,7 @@ _UNITS: dict[str, tuple[Unit, int]] = {
 }
 _ISO = {"D": "day", "W": "week", "M": "month", "Y": "year"}
 _LENGTH = re.compile(r"\s*(?:interval\s+)?'?(\d+)'?\s*([a-z]+?)s?\s*|\s*P(\d+)([DWMY])\s*", re.IGNORECASE)
-_MONTHS = re.compile(r"([+-]?\d+)\s*(month|quarter|year)s?\b", re.IGNORECASE)
+_MONTHS = re.compile(r"(?<!\d)([+-]?\d{1,9})\s{0,9}(month|quarter|year)s?\b", re.IGNORECASE)
 _MONDAY = -3
 """The first day of a week, Monday 1969-12-29, in days since the epoch."""
 USAGE = "with a zone, give a whole number of days, weeks, months, quarters or years, such as '1 month'"
