@@ -99,34 +99,8 @@ class Features:
         cast = [cast_key(table, name, type_, "operator") for name, type_ in types]
         number, distinct = number_keys(cast, table.num_rows)
         encoded = encode_keys(distinct) if distinct else [NO_COLUMNS]
-<<<<<<< HEAD
         found = PageSearch(self.head, self._number, self.binding, encoded, time).run(finder)
         return None if found is None else FoundKeys(self, table, number, encoded, found)
-=======
-        wanted = self._wanted(encoded, time)
-        found = finder.find(wanted)
-        head = next((Head.decode(row.page) for row in found if row.wanted == 0), None)
-        if head is None or (head.edition, head.segment) != (self.head.edition, self.head.segment):
-            return None
-        return FoundKeys(self, head, table, number, encoded, wanted, found)
-
-    def _wanted(self, keys: Sequence[bytes], time: int | None) -> list[Wanted]:
-        """The head, the heads of the keys' buckets, and the pages of the keys."""
-        head = self.head
-        buckets = [bucket_of(key, head.buckets) for key in keys]
-        spans = [(_LEAST, _MOST)] if time is None else []
-        if time is not None and head.segment:  # Else no bucket has worked, and there are no pages.
-            spans = self.binding.plan.spans_at(time, head.segment)
-        return [
-            wanted_head(self._number),
-            *(Wanted(head.edition, bucket, NO_KEY, 0, 0) for bucket in dict.fromkeys(buckets)),
-            *(
-                Wanted(head.edition, bucket, stored_key(key), *span)
-                for key, bucket in zip(keys, buckets, strict=True)
-                for span in spans
-            ),
-        ]
->>>>>>> 3d31c3a (What Spark says of a state store that it cannot load is told with its cause, the folder and the last batch)
 
 
 @dataclass(frozen=True)
