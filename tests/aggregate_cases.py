@@ -116,7 +116,7 @@ class Case:
         array.validate(full=True)
         wanted, found = [self.expected(each) for each in rows], array.to_pylist()
         if self.close:
-            assert found == [near(value) for value in wanted]
+            assert _plain_keys(found) == [near(value) for value in wanted]
         else:
             assert plain(wanted) == plain(found)
 
@@ -125,7 +125,18 @@ def near(value: Any) -> Any:
     """A value as pytest compares it up to rounding."""
     if isinstance(value, dict):
         return {key: near(item) for key, item in value.items()}
+    if isinstance(value, list) and all(isinstance(item, tuple) for item in value):  # a map
+        return [(plain(key), near(item)) for key, item in value]
     return None if value is None else pytest.approx(value, rel=1e-9, abs=1e-6, nan_ok=True)
+
+
+def _plain_keys(found: Values) -> Values:
+    """Maps with keys that are comparable."""
+    maps = [isinstance(value, list) and all(isinstance(item, tuple) for item in value) for value in found]
+    return [
+        [(plain(key), item) for key, item in value] if is_map else value
+        for value, is_map in zip(found, maps, strict=True)
+    ]
 
 
 def plain(value: Any) -> Any:
@@ -272,6 +283,21 @@ def listed(rows: list[Row]) -> Values:
     """All values by event time, then by value."""
     rows = [row for row in rows if row.v is not None]
     return [row.v for row in sorted(rows, key=lambda row: (row.time, place(row.v)))]
+
+
+def by_category(reference: Callable[[list[Row]], Any], rows: list[Row], most: int = 1000) -> Values:
+    """What a reference makes of the rows of each w, in order: of those with the most rows, and of ties of the lowest."""
+    groups: dict[Any, list[Row]] = {}
+    named: dict[Any, Any] = {}
+    for row in rows:
+        if row.w is not None:
+            value = row.w + 0.0 if isinstance(row.w, float) else row.w
+            named[plain(value)] = value
+            groups.setdefault(plain(value), []).append(row)
+    kept = sorted(groups, key=lambda name: (-len(groups[name]), place(named[name])))[:most]
+    return [
+        (named[name], reference(groups[name])) for name in sorted(kept, key=lambda name: place(named[name]))
+    ]
 
 
 def in_set(rows: list[Row]) -> Values:
@@ -451,6 +477,24 @@ def weighted(rows: list[Row]) -> float | None:
     pairs = [(row.v, row.w) for row in rows if row.v is not None and row.w is not None]
     total = sum(weight for _, weight in pairs)
     return sum(value * weight for value, weight in pairs) / total if total else None
+
+
+def _by(
+    name: str, kind: str, case: "Case", categories: str = "few texts", most: int = 1000, **options: Any
+) -> dict[str, Case]:
+    """A case of an aggregate for each value of a column of these values."""
+    other = _CATEGORIES.get(categories) or ORDERED[categories]
+    reference = partial(by_category, case.reference, most=most)
+    aggregate = case.aggregate.by("w", most)
+    made = Case(aggregate, case.type, case.values, reference, close=case.close, other=other, **options)
+    return {f"{name}.by of {kind}": made}
+
+
+_CATEGORIES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "few texts": (pa.string(), st.sampled_from(["", "a", "b", "food and drink", "travel\0", "travel"])),
+    "few doubles": (pa.float64(), st.sampled_from([0.0, -0.0, math.nan, -math.inf, 1.5])),
+    "few wholes": (pa.int64(), st.sampled_from([-(2**63), 2**63 - 1, 0, 7])),
+}
 
 
 def _typed(
@@ -681,4 +725,53 @@ CASES: dict[str, Case] = {
     "user's longest text": Case(
         LONGEST("v"), pa.string(), TEXT, of_values(lambda values: max(values, key=lambda v: (len(v), v)), "")
     ),
+}
+WHOLES = Case(agg.count(), pa.int64(), LONG, len)
+CASES |= {
+    **_by("count", "texts", WHOLES),
+    **_by("count", "few", WHOLES, most=2),
+    **_by("count", "doubles", WHOLES, "few doubles", most=3),
+    **{name: one for kind in ORDERED for name, one in _by("count", kind, WHOLES, kind).items()},
+    **{
+        name: one
+        for short in (
+            "count",
+            "sum of int",
+            "sum of long",
+            "sum of double",
+            "sum of decimal",
+            "avg of decimal",
+            "variance of double",
+            "min of string",
+            "max of double",
+            "bool_or",
+            "first of string",
+            "last of decimal",
+            "first_n of string",
+            "last_n distinct of text",
+            "collect_list of double",
+            "count_distinct of string",
+            "collect_set of long",
+            "histogram of few",
+            "mode of double",
+            "approx_top_k of string",
+            "approx_count_distinct of string",
+            "approx_quantiles of double",
+            "percentile of double",
+            "top_n of string",
+            "listagg",
+            "product of double",
+            "skewness",
+            "bit_xor of long",
+            "sum_distinct of long",
+            "user's squares",
+            "user's longest text",
+        )
+        for name, one in _by(
+            short.split()[0] if not short.startswith("user") else short.replace(" ", "-"),
+            short.partition(" of ")[2] or short,
+            CASES[short],
+            ("few texts", "few doubles", "few wholes")[len(short) % 3],
+        ).items()
+    },
 }

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
+from operators.aggregates.category_states import CategoryRanges, CategoryStates
 from operators.aggregates.moments import PowerSums, variances
 from operators.aggregates.operation import Operation
 from operators.aggregates.operations import (
@@ -22,20 +22,25 @@ from operators.aggregates.operations import (
     SumInt,
 )
 from operators.aggregates.over import OverLookbacks
-from operators.columns.arrow import arrow_column, state_code
+from operators.aggregates.result_arrays import list_array, map_array, masked, typed_values
+from operators.columns.arrow import state_code
 from operators.columns.checks import check_column_name, list_columns
+from operators.columns.expressions import named
 from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError
+from serializers.arrays import one_array
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 Types = Mapping[str, pa.DataType]
 Finish = Callable[[Sequence[State]], pa.Array]
-INPUTS = ("column", "where", "by", "other")
+INPUTS = ("column", "where", "order", "other")
 """The attributes of aggregates that name an input column."""
 _NAMED = "the name of a result is the keyword, as in .aggregate(n=agg.count())"
 _CAST = "cast the column that goes in, as in agg.sum(F.col('v').cast('double')), or the result"
 _OF_COLUMNS = {"alias": _NAMED, "name": _NAMED, "cast": _CAST, "astype": _CAST}
 """Methods of Spark's Column that aggregates lack, and what to write."""
-_MOST_VALUES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,10 @@ class Bound:
     finish: Finish
     nullable: bool = True
     at_end: Callable[[pa.Array | pa.ChunkedArray, Ints], pa.Array] | None = None
+
+    def combining(self) -> "Bound":
+        """Return the aggregate from states that can be combined: those of folds without merge keep the records."""
+        return replace(self, operations=tuple(operation.combining() for operation in self.operations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,26 @@ class Aggregate(ABC):
                 f"over takes names of lookbacks, such as over('1h', '1d'), not {lookbacks!r}"
             )
         return OverLookbacks(self, tuple(dict.fromkeys(lookbacks)))
+
+    def by(self, column: "str | Column", most: int = 1000) -> "ByCategory":
+        """Return the aggregate for each value of a column, as a map: never null, empty without records.
+
+        Such as `agg.sum("amount").by("category")`: map<string, double>. A value of the column is in the map exactly if a record
+        that counts has it, whatever the aggregate is of these records: it may be null. Keys ascend; NaN is one of them, the
+        last, and -0.0 is 0.0. Records in which the column is null do not count, as keys of maps are never null.
+
+        The state has that of the aggregate for each value in a pane, and 24 bytes, or more for long texts. `most` is not part
+        of the state: it shortens results, so that it may change, and it does not depend on how windows are made of panes.
+
+        Args:
+            column: a column of any atomic type, or on Spark an expression.
+            most: the largest number of entries of a map, 1 or more. Beyond it, those with the most records stay, of ties the
+                lowest.
+
+        Raises:
+            DefinitionError: `most` is not a whole number of 1 or more.
+        """
+        return ByCategory(named(column), of=replace(self, where=None), most=most, where=self.where)
 
     def in_ticks(self, tick_us: int) -> "Aggregate":
         """Return the aggregate for event times in ticks of so many microseconds."""
@@ -132,6 +161,59 @@ class Aggregate(ABC):
         return DefinitionError(
             f"{self._name}: column {(column or self.column)!r} is of type {type_}, not {expected}: cast it before apply"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ByCategory(Aggregate):
+    """An aggregate for each value of a column, as a map.
+
+    Attributes:
+        of: the aggregate, without `where`.
+        most: the largest number of entries: beyond it, the map has those with the most records.
+    """
+
+    of: Aggregate = field(kw_only=True)
+    most: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
+        if type(self.most) is not int or self.most < 1:
+            raise DefinitionError(
+                f"{self._name}: most must be a whole number of 1 or more, got {self.most!r}"
+            )
+
+    @property
+    def _name(self) -> str:
+        return f"{self.of._name}.by({self.column})"  # noqa: SLF001 - of this class
+
+    def in_ticks(self, tick_us: int) -> "ByCategory":
+        return replace(self, of=self.of.in_ticks(tick_us))
+
+    def bind(self, types: Types) -> Bound:
+        bound = self.of.bind(types).combining()
+        if not is_atomic(type_ := self._type(types)):
+            raise self._refuse(type_, "an atomic type")
+        operations = tuple(dict.fromkeys((CountRows(None), *bound.operations)))
+        at_end = bound.at_end
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            found = CategoryRanges.of(states[0]).most_frequent(self.most)
+            of = dict(zip(operations, found.states(operations), strict=True))
+            values = one_array(bound.finish([of[operation] for operation in bound.operations]))
+            keys = typed_values(found.distinct, type_).take(pa.array(found.number))
+            return map_array(self._name, keys, values, found.lengths())
+
+        def with_ends(maps: pa.Array | pa.ChunkedArray, end: Ints) -> pa.Array:
+            array = one_array(maps)
+            edges = array.offsets.to_numpy().astype(np.int64)
+            keys, items = (part[edges[0] : edges[-1]] for part in (array.keys, array.items))
+            length = np.diff(edges)
+            assert at_end is not None  # noqa: S101 - it is called for no other
+            return map_array(self._name, keys, at_end(items, np.repeat(end, length)), length)
+
+        state = CategoryStates(self.column, operations, where=self.where)
+        out = pa.map_(type_, bound.type)
+        return Bound((state,), out, finish, nullable=False, at_end=None if at_end is None else with_ends)
 
 
 class Count(Aggregate):
@@ -271,40 +353,3 @@ def is_number(type_: pa.DataType) -> bool:
 def is_atomic(type_: pa.DataType) -> bool:
     """Whether a type is not nested and its values have an order."""
     return not (pat.is_nested(type_) or pat.is_null(type_) or pat.is_time(type_) or pat.is_interval(type_))
-
-
-def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Array:
-    """Return lists of the values at `rows`, with these lengths one after another.
-
-    Raises:
-        OverflowError: there are more values than a list column can hold.
-    """
-    if len(rows) >= _MOST_VALUES:
-        raise OverflowError(
-            f"{name}: {len(rows)} values at once exceed the limit of a list column, {_MOST_VALUES}: "
-            "use smaller windows or batches"
-        )
-    offsets = np.concatenate([[0], np.cumsum(length)])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows)))
-
-
-def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Return Python values of a state as an Arrow column of the type; -0.0 becomes 0.0."""
-    dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
-    return arrow_column(values if dtype is None else one_zero(values.astype(dtype)), type_)
-
-
-def one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the values with -0.0 replaced by 0.0: the two are equal, but would be written as different values."""
-    return values + 0.0 if values.dtype == np.float64 else values
-
-
-def masked(type_: pa.DataType) -> Finish:
-    """Return what makes results of a count and of values: null where the count is 0."""
-
-    def finish(states: Sequence[State]) -> pa.Array:
-        (count,), (values,) = states
-        missing = count == 0
-        return arrow_column(one_zero(values), type_, missing if missing.any() else None)
-
-    return finish

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.operation import ReducedOperation, runs
 from operators.aggregates.operations import as_lists
+from operators.aggregates.result_arrays import list_array, typed_values
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.arrow import ColumnData, state_code
 from operators.columns.ranges import Ints, State

@@ -7,7 +7,7 @@ arguments change copies, and functions get the same types of values before and a
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates.definitions import Bound
 from operators.aggregates.once import ascending_runs
 from operators.aggregates.operation import Operation
 from operators.aggregates.row_order import Row, in_order, sort_ties
@@ -76,6 +75,9 @@ class FoldOperation(Operation):
     def describe(self) -> str:
         where = "" if self.where is None else f" where {self.where}"
         return f"fold {self.name}({', '.join(self.columns)}){where}"
+
+    def combining(self) -> Operation:
+        return self if self.combines else KeptFold.of(self)
 
     def initial(self) -> State | None:
         return (fill([pack_value(self.functions.init())]),)
@@ -377,14 +379,3 @@ def _python_values(data: ColumnData, type_: pa.DataType) -> list[Any]:
     if missing is None:
         return values
     return [None if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
-
-
-def combining(bound: Bound) -> Bound:
-    """Return an aggregate whose states can be combined: those of folds without merge keep the records."""
-    operations = tuple(
-        KeptFold.of(operation)
-        if isinstance(operation, FoldOperation) and not operation.combines
-        else operation
-        for operation in bound.operations
-    )
-    return replace(bound, operations=operations)

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
-from operators.aggregates.distinct import DistinctNumbers, distinct
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
+from operators.aggregates.distinct_numbers import DistinctNumbers, distinct
 from operators.aggregates.operation import ReducedOperation, runs
 from operators.aggregates.operations import as_lists
+from operators.aggregates.result_arrays import list_array, map_array, typed_values
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State, prefix_difference
@@ -132,11 +133,8 @@ class HistogramOf(Aggregate):
             counts, values = counts_of(states[0])
             rows, length = most_frequent(counts, len(states[0][2]), self.most)
             _, number, count = (column[np.sort(rows)] for column in counts)
-            items = pa.StructArray.from_arrays(
-                [typed_values(values, type_).take(pa.array(number)), pa.array(count)], ["key", "value"]
-            )
-            lists = list_array(self._name, items, np.arange(len(items)), length)
-            return pa.MapArray.from_arrays(lists.offsets, items.field(0), items.field(1), type=out)
+            keys = typed_values(values, type_).take(pa.array(number))
+            return map_array(self._name, keys, pa.array(count), length)
 
         return Bound((Histogram(self.column, where=self.where),), out, finish, nullable=False)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from operators.aggregates.definitions import INPUTS, Aggregate
+from operators.aggregates.definitions import INPUTS, Aggregate, ByCategory
 
 
 def inputs_of(aggregate: Aggregate) -> Iterator[str]:
@@ -14,6 +14,8 @@ def inputs_of(aggregate: Aggregate) -> Iterator[str]:
         if name is not None:
             yield name
     yield from getattr(aggregate, "columns", ())
+    if isinstance(aggregate, ByCategory):
+        yield from inputs_of(aggregate.of)
 
 
 def with_inputs(aggregate: Aggregate, change: Callable[[str], str]) -> Aggregate:
@@ -25,4 +27,6 @@ def with_inputs(aggregate: Aggregate, change: Callable[[str], str]) -> Aggregate
             changes[field.name] = change(value)
         if field.name == "columns":
             changes["columns"] = tuple(map(change, value))
+        if isinstance(value, Aggregate):
+            changes[field.name] = with_inputs(value, change)
     return replace(aggregate, **changes)

@@ -66,6 +66,10 @@ class Operation(ABC):
         """The operation itself, whenever its state was begun."""
         return self
 
+    def combining(self) -> "Operation":
+        """Return the operation itself if its states can be combined, else one that keeps the records."""
+        return self
+
     @property
     def inputs(self) -> tuple[str, ...]:
         """The columns that are read."""

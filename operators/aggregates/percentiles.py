@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_number, one_zero
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.operations import as_lists
+from operators.aggregates.result_arrays import one_zero
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, one_zero
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.operation import Operation
+from operators.aggregates.result_arrays import one_zero
 from operators.aggregates.strategy import OVERLAP, Strategy
 from operators.columns.arrow import ColumnData, arrow_column, state_code
 from operators.columns.ranges import State
@@ -111,32 +112,32 @@ class Picked(Aggregate):
     """The value of the first or last record in order of event time or of a column; null without records.
 
     Attributes:
-        by: that column, or None for the event time.
+        order: that column, or None for the event time.
         last: whether it is the last record.
         nulls: whether records whose value is null count.
     """
 
-    by: str | None = field(default=None, kw_only=True)
+    order: str | None = field(default=None, kw_only=True)
     last: bool = field(kw_only=True)
     nulls: bool = field(default=True, kw_only=True)
 
     @property
     def _name(self) -> str:
-        if self.by is None:
+        if self.order is None:
             return f"{'last' if self.last else 'first'}({self.column})"
-        return f"{'max_by' if self.last else 'min_by'}({self.column}, {self.by})"
+        return f"{'max_by' if self.last else 'min_by'}({self.column}, {self.order})"
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
         if not is_atomic(type_):
             raise self._refuse(type_, "an atomic type")
         by_code = "i8"
-        if self.by is not None:
-            if not is_atomic(by_type := self._type(types, self.by)):
-                raise self._refuse(by_type, "an orderable type", self.by)
+        if self.order is not None:
+            if not is_atomic(by_type := self._type(types, self.order)):
+                raise self._refuse(by_type, "an orderable type", self.order)
             by_code = state_code(by_type)
         operation = Pick(
-            self.column, self.by, by_code, state_code(type_), self.last, self.nulls, where=self.where
+            self.column, self.order, by_code, state_code(type_), self.last, self.nulls, where=self.where
         )
 
         def finish(states: Sequence[State]) -> pa.Array:

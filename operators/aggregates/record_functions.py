@@ -90,7 +90,7 @@ def min_by(column: "str | Column", by: "str | Column", *, where: "str | Column |
     Records whose `by` is null do not count. If several records have the smallest `by`, the result is their smallest value, and
     null only without other values. Both columns may be of any atomic type. State 8 bytes, `by` and the value.
     """
-    return Picked(named(column), by=named(by), last=False, where=named(where))
+    return Picked(named(column), order=named(by), last=False, where=named(where))
 
 
 def max_by(column: "str | Column", by: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
@@ -98,7 +98,7 @@ def max_by(column: "str | Column", by: "str | Column", *, where: "str | Column |
 
     NaN is the largest `by`. Otherwise as `min_by`.
     """
-    return Picked(named(column), by=named(by), last=True, where=named(where))
+    return Picked(named(column), order=named(by), last=True, where=named(where))
 
 
 def top_n(
@@ -115,7 +115,7 @@ def top_n(
         by: a column of any atomic type; by default the values themselves.
         where: boolean: records where it is not true do not count.
     """
-    return TopN(named(column), size=n, by=named(by), where=named(where))
+    return TopN(named(column), size=n, order=named(by), where=named(where))
 
 
 def bottom_n(
@@ -125,4 +125,4 @@ def bottom_n(
 
     Otherwise as `top_n`.
     """
-    return TopN(named(column), size=n, by=named(by), largest=False, where=named(where))
+    return TopN(named(column), size=n, order=named(by), largest=False, where=named(where))

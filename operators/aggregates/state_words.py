@@ -47,15 +47,21 @@ _SETTINGS = {
 """How many arguments of a state, the last ones, are not those of the function."""
 _STATE = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 _WHERE = re.compile(r"(?:, |^)where=(['\"])(.*)\1$", re.DOTALL)
+_BY = re.compile(r"By\(([^;]*); (.*?)(?:, where=(['\"])(.*)\3)?\)", re.DOTALL)
 _OF_USERS = re.compile(r"(.+) (\d+)\((.*); [a-z0-9, ]+\)", re.DOTALL)
 
 
 def in_words(state: str) -> str:
     """Return the text of a stored state in the words of the function that it is kept for."""
     name, since = name_and_since(state)
-    name = name.removeprefix("records of ")  # of a fold
-    words = _function(name) or _of_user(name) or name
+    words = _words(name)
     return f"a separate {words}" if since else words
+
+
+def _words(name: str) -> str:
+    """A state in words, without since when it is there."""
+    name = name.removeprefix("records of ")  # of a fold
+    return _by_category(name) or _function(name) or _of_user(name) or name
 
 
 def listed(states: Iterable[str]) -> str:
@@ -92,6 +98,29 @@ def _function(name: str) -> str | None:
     if where:
         quoted.append(f'where="{where[2]}"')
     return f"{function}({', '.join(quoted)})"
+
+
+def _by_category(name: str) -> str | None:
+    found = _BY.fullmatch(name)
+    if found is None:
+        return None
+    last = _states(found[2])[-1]  # That of the aggregate itself: those before it count.
+    where = "" if found[4] is None else f', where="{found[4]}"'
+    words = _words(last)
+    inner = words if not where else f"{words[:-1]}{where if words[-2] != '(' else where[2:]})"
+    return f'{inner}.by("{found[1]}")'
+
+
+def _states(text: str) -> list[str]:
+    """The states in the text of one that has several; some have semicolons in brackets."""
+    found, depth = [""], 0
+    for part in re.split(r"([()]|; )", text):
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        if part == "; " and not depth:
+            found.append("")
+        else:
+            found[-1] += part
+    return found
 
 
 def _of_user(name: str) -> str | None:

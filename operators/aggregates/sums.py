@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates import exact
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_number, masked, typed_values
-from operators.aggregates.distinct import Distinct, DistinctNumbers
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
+from operators.aggregates.distinct import Distinct
+from operators.aggregates.distinct_numbers import DistinctNumbers
 from operators.aggregates.operations import CountValid, SumDecimal, SumFloat, SumInt, SumLong, decimal_of
+from operators.aggregates.result_arrays import masked, typed_values
 from operators.columns.arrow import column_data
 from operators.columns.ranges import State
 from operators.columns.records import Records

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic, list_array, typed_values
-from operators.aggregates.distinct import number_values
+from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
+from operators.aggregates.distinct_numbers import number_values
 from operators.aggregates.operation import Operation, runs
 from operators.aggregates.percentiles import smallest
+from operators.aggregates.result_arrays import list_array, typed_values
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
@@ -105,16 +106,16 @@ def _place(item: Item) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class TopN(Aggregate):
-    """The values with the largest or the smallest `by`.
+    """The values with the largest or the smallest `order`.
 
     Attributes:
         size: maximum number of values.
-        by: the column to order by, or None for the values themselves.
+        order: the column to order by, or None for the values themselves.
         largest: whether it is the largest ones, not the smallest.
     """
 
     size: int = field(kw_only=True)
-    by: str | None = field(default=None, kw_only=True)
+    order: str | None = field(default=None, kw_only=True)
     largest: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -125,14 +126,14 @@ class TopN(Aggregate):
     @property
     def _name(self) -> str:
         name = "top_n" if self.largest else "bottom_n"
-        return f"{name}({self.column}, {self.size}{'' if self.by is None else f', by={self.by}'})"
+        return f"{name}({self.column}, {self.size}{'' if self.order is None else f', by={self.order}'})"
 
     def bind(self, types: Types) -> Bound:
         type_ = self._type(types)
-        for column in (self.column, *([] if self.by is None else [self.by])):
+        for column in (self.column, *([] if self.order is None else [self.order])):
             if not is_atomic(column_type := self._type(types, column)):
                 raise self._refuse(column_type, "an orderable type", column)
-        operation = (Top if self.largest else Bottom)(self.column, self.size, self.by, where=self.where)
+        operation = (Top if self.largest else Bottom)(self.column, self.size, self.order, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:
             places, length, values = states[0]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
-from operators.aggregates.fold_operation import combining
 from operators.aggregates.input_columns import with_inputs
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
@@ -306,7 +305,7 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         windows = self.windows
         named = {name: aggregate for name, aggregate, _ in self.aggregates}
         aggregates = bind_aggregates(named, types, windows.tick_us)
-        bound = tuple((name, combining(one)) for name, one in aggregates)
+        bound = tuple((name, one.combining()) for name, one in aggregates)
         over = tuple(tuple(windows.names.index(name) for name in over) for _, _, over in self.aggregates)
         keys = tuple((name, types[name]) for name in self.keys)
         return RollingOutput(

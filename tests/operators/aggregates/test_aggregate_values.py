@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import aggregates as agg
-from operators.aggregates import Aggregate, distinct, exact, top
+from operators.aggregates import Aggregate, distinct_numbers, exact, top
 from operators.aggregates.operations import SumLong
 from operators.columns.arrow import column_data
 from operators.columns.ranges import State
@@ -518,7 +518,7 @@ def of_kind(kind: str, rng: np.random.Generator, count: int) -> list[Any]:
 @pytest.mark.parametrize("kind", ["few int", "many int", "few float", "few text", "many text"])
 def test_windows_that_share_panes(monkeypatch: pytest.MonkeyPatch, kind: str, at_once: int) -> None:
     """Sets and top values of hundreds of windows, of two lengths and in any order, computed in parts or all at once."""
-    monkeypatch.setattr(distinct, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(distinct_numbers, "_ROWS_AT_ONCE", at_once)
     monkeypatch.setattr(top, "_ITEMS_AT_ONCE", at_once)
     rng = np.random.default_rng(at_once)
     values = of_kind(kind, rng, 300)

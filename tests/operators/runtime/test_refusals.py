@@ -158,6 +158,11 @@ WORDS = {
     "CrossSums(v, w)": 'covar_samp("v", "w")',
     "weighted mean 1(v, w; f8, f8)": "weighted mean(v, w), version 1",
     "records of fold lambda(v)": "fold lambda(v)",
+    "By(c; CountRows())": 'count().by("c")',
+    "By(c; CountRows(), where='ok')": 'count(where="ok").by("c")',
+    "By(c; CountRows(); CountValid(v); SumFloat(v), where='ok')": 'sum("v", where="ok").by("c")',
+    "By(b; CountRows(); By(c; CountRows(); Top(v, 2, w)))": 'top_n("v", 2, "w").by("c").by("b")',
+    "By(c; CountRows(); mean 1(v, w; f8, f8))": 'mean(v, w), version 1.by("c")',
     "a state of a later version": "a state of a later version",
 }
 

@@ -1,0 +1,62 @@
+"""Results as Arrow arrays."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.columns.arrow import arrow_column, state_code
+from operators.columns.ranges import Ints, State
+
+_MOST_VALUES = 2**31
+
+
+def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Array:
+    """Return lists of the values at `rows`, with these lengths one after another.
+
+    Raises:
+        OverflowError: there are more values than a list column can hold.
+    """
+    if len(rows) >= _MOST_VALUES:
+        raise OverflowError(
+            f"{name}: {len(rows)} values at once exceed the limit of a list column, {_MOST_VALUES}: "
+            "use smaller windows or batches"
+        )
+    offsets = np.concatenate([[0], np.cumsum(length)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows)))
+
+
+def map_array(name: str, keys: pa.Array, values: pa.Array, length: Ints) -> pa.Array:
+    """Return maps of these entries, with these lengths one after another.
+
+    Raises:
+        OverflowError: there are more entries than a column can hold.
+    """
+    entries = pa.StructArray.from_arrays([keys, values], ["key", "value"])
+    lists = list_array(name, entries, np.arange(len(entries)), length)
+    type_ = pa.map_(keys.type, values.type)
+    return pa.MapArray.from_arrays(lists.offsets, entries.field(0), entries.field(1), type=type_)
+
+
+def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Return Python values of a state as an Arrow column of the type; -0.0 becomes 0.0."""
+    dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
+    return arrow_column(values if dtype is None else one_zero(values.astype(dtype)), type_)
+
+
+def one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values with -0.0 replaced by 0.0: the two are equal, but would be written as different values."""
+    return values + 0.0 if values.dtype == np.float64 else values
+
+
+def masked(type_: pa.DataType) -> Callable[[Sequence[State]], pa.Array]:
+    """Return what makes results of a count and of values: null where the count is 0."""
+
+    def finish(states: Sequence[State]) -> pa.Array:
+        (count,), (values,) = states
+        missing = count == 0
+        return arrow_column(one_zero(values), type_, missing if missing.any() else None)
+
+    return finish
