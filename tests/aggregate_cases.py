@@ -412,6 +412,21 @@ def ranked(ranks: Sequence[float], values: Values) -> Values:
     return [ordered[max(math.ceil(rank * len(ordered)), 1) - 1] for rank in ranks]
 
 
+def sketched(aggregate: Aggregate, type_: pa.DataType, rows: list[Row]) -> bytes:
+    """The sketch of all values in one pane, in another order."""
+    case = Case(aggregate, type_, st.none(), len)
+    values = sorted({plain(value): value for value in valid(rows)}.items(), key=repr)
+    if not aggregate_counts_once(aggregate):
+        values = [(n, value) for n, value in enumerate(sorted(valid(rows), key=place))]
+    whole = [Row(0, value) for _, value in values] or [Row(0, None)]
+    return bytes(finished(case.bound, case.states([whole])).to_pylist()[0])
+
+
+def aggregate_counts_once(aggregate: Aggregate) -> bool:
+    """Whether a value that occurs again changes nothing."""
+    return type(aggregate).__name__ == "HllSketch"
+
+
 SMALL = st.integers(-(2**31), 2**31 - 1)
 LONG = st.integers(-(2**52), 2**52)
 FLOATS = st.floats(-1e9, 1e9).map(lambda value: round(value, 3))
@@ -708,6 +723,20 @@ CASES: dict[str, Case] = {
     "percentile_disc of int": Case(
         agg.percentile_disc("v", RANKS), pa.int32(), SMALL, of_values(partial(ranked, RANKS))
     ),
+    **{
+        f"hll_sketch_agg of {name}": Case(
+            agg.hll_sketch_agg("v", size),
+            *ORDERED[name],
+            partial(sketched, agg.hll_sketch_agg("v", size), ORDERED[name][0]),
+        )
+        for name, size in (("string", 4), ("long", 7), ("binary", 12), ("byte", 8))
+    },
+    "kll_sketch_agg_double": Case(
+        agg.kll_sketch_agg_double("v"),
+        pa.float64(),
+        st.floats(),
+        partial(sketched, agg.kll_sketch_agg_double("v"), pa.float64()),
+    ),
     "user's squares": Case(
         SQUARES("v"),
         pa.int32(),
@@ -756,6 +785,8 @@ CASES |= {
             "mode of double",
             "approx_top_k of string",
             "approx_count_distinct of string",
+            "hll_sketch_agg of string",
+            "kll_sketch_agg_double",
             "approx_quantiles of double",
             "percentile of double",
             "top_n of string",

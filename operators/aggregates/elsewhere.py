@@ -1,8 +1,8 @@
 """Aggregates that this library does not have under these names: those of PySpark, and those of other libraries."""
 
 _QUANTILES = "agg.percentile('v', 0.95), exact, or agg.approx_quantiles('v', [0.95]), an estimate whose state is bounded"
-_SKETCH = "agg.approx_count_distinct, whose sketch is kept as state; sketches are no results here"
-_RANKS = "agg.approx_quantiles, whose sketch is kept as state; sketches are no results here"
+_SKETCH = "agg.hll_sketch_agg, whose sketches Spark merges, or agg.approx_count_distinct"
+_RANKS = "agg.kll_sketch_agg_double, whose sketches Spark merges, or agg.approx_quantiles"
 _NUMPY = "an AggregateOperation, a few functions on NumPy columns"
 _SET = "agg.collect_set, and one of Spark's functions of arrays on its result"
 _GROUPS = "several operators, one for each set of keys: windows have no cube and no rollup"
@@ -21,15 +21,9 @@ INSTEAD = {
     ),
     "measure": "agg.sum and the other aggregates themselves: there are no metric views here",
     "histogram_numeric": _RANKS,
-    **dict.fromkeys(
-        [
-            f"kll_{kind}_agg_{type_}"
-            for kind in ("sketch", "merge")
-            for type_ in ("bigint", "double", "float")
-        ],
-        _RANKS,
-    ),
-    **dict.fromkeys(["hll_sketch_agg", "hll_union_agg"], _SKETCH),
+    **dict.fromkeys([f"kll_sketch_agg_{type_}" for type_ in ("bigint", "float")], _RANKS),
+    **dict.fromkeys([f"kll_merge_agg_{type_}" for type_ in ("bigint", "double", "float")], _RANKS),
+    **dict.fromkeys(["hll_union_agg"], _SKETCH),
     **dict.fromkeys([f"theta_{kind}_agg" for kind in ("sketch", "union", "intersection")], _SKETCH),
     **dict.fromkeys(
         [
@@ -41,6 +35,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(["grouping", "grouping_id"], _GROUPS),
     # Of others.
+    "hll_sketch": "agg.hll_sketch_agg",
     **dict.fromkeys(["quantile", "approx_quantile"], _QUANTILES),
     "average": "agg.avg",
     "stdev": "agg.stddev",

@@ -30,7 +30,8 @@ def hashes_of(values: npt.NDArray[Any]) -> tuple[Hashes, Hashes]:
     Cost: O(n) array work, and a pass for each 16 bytes of the longest text; values other than numbers are made text one by one.
     """
     if values.dtype == object:
-        return _of_text([f"={v.decode('latin-1') if isinstance(v, bytes) else v}" for v in values.tolist()])
+        texts = [f"={v.decode('latin-1') if isinstance(v, bytes) else v}" for v in values.tolist()]
+        return _of_bytes(pa.array(texts, pa.large_string()))
     if values.dtype == np.float64:
         values = np.where(np.isnan(values), np.nan, values + 0.0)
     words = np.ascontiguousarray(values).view(np.uint64)
@@ -38,9 +39,19 @@ def hashes_of(values: npt.NDArray[Any]) -> tuple[Hashes, Hashes]:
     return _finish(seeds ^ _first_half(words), seeds, np.full(len(words), np.uint64(_WORD)))
 
 
-def _of_text(texts: list[str]) -> tuple[Hashes, Hashes]:
-    _, offsets, data = pa.array(texts, pa.large_string()).buffers()
-    if not texts or data is None:
+def hashes_of_bytes(values: npt.NDArray[np.object_]) -> tuple[Hashes, Hashes]:
+    """Return a hash of 128 bits of the bytes of each text, or of bytes, in halves: what other libraries make of them.
+
+    Args:
+        values: shape (n,): text or bytes, none empty.
+    """
+    kind = pa.large_binary() if len(values) and isinstance(values[0], bytes) else pa.large_string()
+    return _of_bytes(pa.array(values, kind))
+
+
+def _of_bytes(texts: pa.Array) -> tuple[Hashes, Hashes]:
+    _, offsets, data = texts.buffers()
+    if not len(texts) or data is None:
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
     edges = np.frombuffer(offsets, np.int64, len(texts) + 1)
     begin, length = edges[:-1], np.diff(edges)

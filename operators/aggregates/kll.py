@@ -33,8 +33,8 @@ _LEVEL, _SKETCH = 32, 38
 _PLACE, _BARE = (1 << _LEVEL) - 1, (1 << _SKETCH) - 1
 _AT_ONCE = 1_000
 """How many sketches are made in one go: their arrays fit into a core's cache."""
-_ONE, _MORE = 0x040F0202, 0x000F0105
-"""First words of sketches of one value and of more: ints of the head, version, family (15) and flags."""
+_NONE, _ONE, _MORE = 0x010F0102, 0x040F0202, 0x000F0105
+"""First words of sketches of no value, of one and of more: ints of the head, version, family (15) and flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,11 @@ class Sketches:
     def totals(self) -> Ints:
         """Shape (m,): how many values each sketch stands for."""
         return np.diff(np.append(0, np.cumsum(1 << self.levels))[self.edges])
+
+
+def no_values(k: int) -> bytes:
+    """Return a sketch without values, as Apache DataSketches writes it."""
+    return np.array([_NONE, k | _LEAST_WIDTH << 16], "<u4").tobytes()
 
 
 def union(parts: Sketches, runs: Ints, k: int) -> Sketches:

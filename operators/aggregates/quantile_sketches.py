@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
-from operators.aggregates.kll import Floats, Sketches, union
+from operators.aggregates.kll import Floats, Sketches, no_values, union
 from operators.aggregates.operation import ReducedOperation
 from operators.aggregates.percentiles import smallest
 from operators.aggregates.strategy import RANGES, Strategy
-from operators.columns.ranges import Ints, State
+from operators.columns.ranges import Ints, State, rows_of_ranges
 from operators.columns.records import Records
 from operators.errors import DefinitionError
-from serializers.arrays import fill
+from serializers.arrays import fill, rows_between
 
 _SIZES = range(8, 65536)
 
@@ -50,10 +50,12 @@ class QuantileSketch(ReducedOperation):
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         """Return the values of all sketches one after another, what each counts, and the bounds of each range in them.
 
-        Sketches of a window are not combined to one: the sample of each is all that is known, and is read as it is.
+        Sketches of a window are not combined to one: the sample of each is all that is known, and is read as it is. The other
+        columns are for results that are sketches: the edges and extremes of all, and the ranges.
         """
         sketches = Sketches.read(state[0].tolist())
-        return sketches.values, 1 << sketches.levels, sketches.edges[lo], sketches.edges[hi]
+        values, edges = sketches.values, sketches.edges
+        return values, 1 << sketches.levels, edges[lo], edges[hi], edges, *sketches.extremes, lo, hi
 
     def _stored(self, sketches: Sketches) -> State:
         return (fill(sketches.write(self.size)),)
@@ -92,9 +94,54 @@ class ApproxQuantiles(Aggregate):
         operation, ranks = QuantileSketch(self.column, self.size, where=self.where), self.probabilities
 
         def finish(states: Sequence[State]) -> pa.Array:
-            return _quantiles(ranks, *states[0])
+            return _quantiles(ranks, *states[0][:4])
 
         return Bound((operation,), pa.list_(pa.float64()), finish)
+
+
+@dataclass(frozen=True, slots=True)
+class KllSketch(Aggregate):
+    """A sample of the values as the bytes of a sketch.
+
+    Attributes:
+        size: the size of the sketch.
+    """
+
+    size: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
+        if type(self.size) is not int or self.size not in _SIZES:
+            raise DefinitionError(
+                f"{self._name}: k must be a whole number from 8 to 65535, got {self.size!r}"
+            )
+
+    @property
+    def _name(self) -> str:
+        return f"kll_sketch_agg_double({self.column})"
+
+    def bind(self, types: Types) -> Bound:
+        if not is_number(type_ := self._type(types)):
+            raise self._refuse(type_, "an integer or floating-point number")
+        operation, nothing = QuantileSketch(self.column, self.size, where=self.where), no_values(self.size)
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            values, weights, _, _, edges, least, greatest, lo, hi = states[0]
+            levels = np.frexp(weights.astype(np.float64))[1] - 1
+            _, rows = rows_of_ranges(lo, hi)
+            size = edges[rows + 1] - edges[rows]
+            at = rows_between(edges[rows], size)
+            parts = Sketches(
+                values[at],
+                levels[at].astype(np.int64),
+                np.append(0, np.cumsum(size)),
+                np.stack([least[rows], greatest[rows]]),
+            )
+            runs = np.append(0, np.cumsum(hi - lo))
+            found = union(parts, runs, self.size).write(self.size)
+            return pa.array([sketch or nothing for sketch in found], pa.binary())
+
+        return Bound((operation,), pa.binary(), finish, nullable=False)
 
 
 def several(probabilities: Sequence[float]) -> tuple[float, ...]:

@@ -2,24 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pat
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.distinct_sketches import Sketches, most_hashes
-from operators.aggregates.hashes import hashes_of
+from operators.aggregates.hashes import hashes_of, hashes_of_bytes
 from operators.aggregates.hyperloglog import shorten
 from operators.aggregates.once import different_in
-from operators.aggregates.operation import ReducedOperation
-from operators.aggregates.strategy import RANGES, Strategy
+from operators.aggregates.operation import Operation, ReducedOperation
+from operators.aggregates.strategy import OVERLAP, RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
 from serializers.arrays import fill
 
 _LOG_SIZES = range(7, 22)
+_SHARED_LOG_SIZES = range(4, 22)
+_LIST_HEADS, _NOTHING = 0x07_01_02, 0x08_00_0C_03
+"""Words of a sketch without values: words of the head, version and family; room, flags (compact, empty) and sort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,12 @@ class DistinctSketch(ReducedOperation):
         data = self.read(records)
         run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(records)))
         run, values = (run, data.values) if data.valid is None else (run[data.valid], data.values[data.valid])
-        hashes = shorten(hashes_of(values))
+        run, hashes = self._hashes(run, values)
         return (fill(Sketches.of(run, hashes, len(starts), self.size).write(self.size)),)
+
+    def _hashes(self, run: Ints, values: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+        """The hashes of values that count, each with its run."""
+        return run, shorten(hashes_of(values))
 
     def reduce(self, state: State, starts: Ints) -> State:
         run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(state[0])))
@@ -69,6 +78,58 @@ class DistinctSketch(ReducedOperation):
         if over.any():
             found[over] = sketches.estimates_of(lo[over], hi[over], self.size)
         return (found,)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSketch(DistinctSketch):
+    """A sketch of the values as others hash them, which stays one: its bytes are the result."""
+
+    idempotent: ClassVar[bool] = True
+    strategy: ClassVar[Strategy] = OVERLAP
+
+    def _hashes(self, run: Ints, values: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+        if values.dtype != object:
+            return run, shorten(hashes_of(values))
+        there = np.fromiter(map(len, values.tolist()), np.int64, len(values)) > 0
+        return run[there], shorten(hashes_of_bytes(values[there]))
+
+    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
+        return Operation.combine_ranges(self, state, lo, hi)
+
+
+@dataclass(frozen=True, slots=True)
+class HllSketch(Aggregate):
+    """The distinct values as the bytes of a sketch.
+
+    Attributes:
+        log_size: log2 of the number of registers.
+    """
+
+    log_size: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        Aggregate.__post_init__(self)
+        if type(self.log_size) is not int or self.log_size not in _SHARED_LOG_SIZES:
+            raise DefinitionError(
+                f"{self._name}: lg_config_k must be a whole number from 4 to 21, got {self.log_size!r}"
+            )
+
+    @property
+    def _name(self) -> str:
+        return f"hll_sketch_agg({self.column})"
+
+    def bind(self, types: Types) -> Bound:
+        type_ = self._type(types)
+        texts = pat.is_string, pat.is_large_string, pat.is_binary, pat.is_large_binary, pat.is_integer
+        if not any(of(type_) for of in texts):
+            raise self._refuse(type_, "an integer, a string or binary")
+        operation = ValueSketch(self.column, self.log_size, where=self.where)
+        nothing = np.array([_LIST_HEADS | self.log_size << 24, _NOTHING], "<u4").tobytes()
+
+        def finish(states: Sequence[State]) -> pa.Array:
+            return pa.array([sketch or nothing for sketch in states[0][0].tolist()], pa.binary())
+
+        return Bound((operation,), pa.binary(), finish, nullable=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aggregate_cases import Case, Row, finished, plain, stored
-from feeds import BACKENDS, KINDS, POLICIES, SCHEMA, Feed, operator
+from feeds import KINDS, POLICIES, SCHEMA, Feed, operator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,17 +58,15 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_of_each_kind(kind: str, policy: str, backend: str) -> None:
     """In random batches, each window has what its records come to; a window that is taken back has nothing."""
-    if backend == "spark":
-        backend = "memory"
     feed = Feed(random.Random(f"{kind} {policy} {backend}"), keys=3)
     seen = 0
     with operator(kind, policy, RESULTS).local_runner("at", backend) as runner:
-        for table, stream_time in feed.steps(12):
+        for table, stream_time in feed.steps(20):
             for row in runner.process(table, stream_time).to_pylist():
                 if row.get("change") == "retract":
                     assert row["spent"] is None
@@ -188,14 +186,10 @@ def test_a_column_that_becomes_wider(backend: str, tmp_path: Any) -> None:
         return {"s": agg.sum("v").by("c"), "l": agg.max("t").by("c"), "b": agg.avg("w").by("c")}
 
     op = TumblingWindows(size=1_000).group_by("k").aggregate(**aggregates()).emit("on_update")
-    schema = pa.schema(
-        [("k", pa.string()), ("at", pa.int64()), ("c", pa.string()), ("v", pa.int32()), ("w", pa.float64())]
-    )
 
     def table(at: int, c: str, v: int, type_: pa.DataType) -> pa.Table:
-        columns = [["a"], [at], [c], [v], [v / 2]]
-        made = pa.table([pa.array(x, f.type) for x, f in zip(columns, schema, strict=True)], schema=schema)
-        return made.set_column(3, "v", pa.array([v], type_)).append_column("t", pa.array([c * 2]))
+        row = {"k": ["a"], "at": [at], "c": [c], "v": pa.array([v], type_), "w": [v / 2], "t": [c * 2]}
+        return pa.table(row)
 
     with op.local_runner("at", backend) as runner:
         runner.process(table(1, "x", 2**31 - 1, pa.int32()))

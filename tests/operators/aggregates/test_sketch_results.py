@@ -1,0 +1,138 @@
+"""Sketches as results: Apache DataSketches opens them, and has the same hashes; they are the same however panes are merged."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from aggregate_cases import Case, Row, finished, stored
+
+from operators import DefinitionError, HoppingWindows, RollingWindows, TumblingWindows
+from operators import aggregates as agg
+
+VALUES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
+    "nothing": (pa.int64(), [None]),
+    "one": (pa.int64(), [7]),
+    "few": (pa.string(), ["a", "ä", "b" * 100, "a"]),
+    "set": (pa.int32(), range(20)),
+    "many": (pa.int64(), [n * n for n in range(3_000)]),
+    "texts": (pa.string(), [f"value {n}" for n in range(3_000)]),
+    "bytes": (pa.binary(), [bytes([n % 100, n // 100]) for n in range(1_000)]),
+}
+
+
+@pytest.mark.parametrize("size", [4, 5, 7, 8, 12, 21])
+@pytest.mark.parametrize("name", VALUES)
+def test_the_library_opens_sketches_of_distinct_values(name: str, size: int) -> None:
+    """Its own sketch of the same values adds nothing to ours; what is cut into panes has the same bytes."""
+    import datasketches
+
+    type_, values = VALUES[name]
+    case = Case(agg.hll_sketch_agg("v", size), type_, None, len)  # type: ignore[arg-type]
+    (whole,) = finished(case.bound, case.states([[Row(0, value) for value in values]])).to_pylist()
+    ours = datasketches.hll_sketch.deserialize(whole)
+    theirs = datasketches.hll_sketch(size, datasketches.tgt_hll_type.HLL_8)
+    for value in values:
+        if value is not None:
+            theirs.update(value.decode() if isinstance(value, bytes) else value)
+    found = []
+    for sketches in ([theirs, theirs], [theirs, ours], [ours, ours]):
+        union = datasketches.hll_union(size)
+        for sketch in sketches:
+            union.update(sketch)
+        found.append(union.get_estimate())
+    assert found[0] == pytest.approx(found[1], rel=1e-12) == pytest.approx(found[2], rel=1e-12)
+    (operation,) = case.bound.operations
+    panes = np.array_split(np.array([*values], object), min(7, len(values)))
+    (cut,) = stored([operation], case.states([[Row(n, v) for v in pane] for n, pane in enumerate(panes)]))
+    ranges = operation.combine_ranges(cut, np.array([0]), np.array([len(panes)]))
+    assert [whole] == case.bound.finish([ranges]).to_pylist()
+    assert [whole] == finished(case.bound, [operation.reduce(cut, np.array([0]))]).to_pylist()
+
+
+def test_empty_texts_do_not_count() -> None:
+    """As in other implementations: to them they are no value."""
+    for type_, values in ((pa.string(), ["", "a"]), (pa.binary(), [b"", b"a"])):
+        case = Case(agg.hll_sketch_agg("v"), type_, None, len)  # type: ignore[arg-type]
+        one, both = (case.states([[Row(0, v) for v in some]]) for some in (values[1:], values))
+        assert finished(case.bound, one) == finished(case.bound, both)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 8, 9, 5_000])
+@pytest.mark.parametrize("per_pane", [1, 3, 5_000])
+def test_the_library_opens_sketches_of_ranks(count: int, per_pane: int) -> None:
+    """It finds as many values, their extremes, and ranks within the error."""
+    import datasketches
+
+    values = np.random.default_rng(count).permutation(count).astype(float).tolist() or [None]
+    case = Case(agg.kll_sketch_agg_double("v", 64), pa.float64(), None, len)  # type: ignore[arg-type]
+    panes = [[Row(n, v) for v in values[n : n + per_pane]] for n in range(0, len(values), per_pane)]
+    (state,) = stored(case.bound.operations, case.states(panes))
+    ranges = case.bound.operations[0].combine_ranges(state, np.array([0]), np.array([len(panes)]))
+    (found,) = case.bound.finish([ranges]).to_pylist()
+    sketch = datasketches.kll_doubles_sketch.deserialize(found)
+    assert count == sketch.n
+    if count:
+        assert (0.0, count - 1.0) == (sketch.get_min_value(), sketch.get_max_value())
+        assert abs(sketch.get_quantile(0.5) - count / 2) <= 1 + 0.06 * count
+        assert sketch.num_retained < 400
+
+
+def test_sketches_do_not_depend_on_batches() -> None:
+    """A stream that brings records in any order and cut, hopping or beside records, ends in the bytes of one batch."""
+    rng = np.random.default_rng(4)
+    table = pa.table({"k": ["a"] * 600, "at": rng.permutation(600), "v": rng.integers(0, 500, 600)})
+    results = {"h": agg.hll_sketch_agg("v", 6), "n": agg.kll_sketch_agg_double("v", 1000)}
+    kinds: list[Any] = [HoppingWindows(300, 50, grace=1000), RollingWindows(300, grace=1000)]
+    for windows in kinds:
+        found = []
+        for cut in (600, 71):
+            with windows.group_by("k").aggregate(**results).local_runner("at") as runner:
+                rows = [runner.process(table.slice(at, cut), 0) for at in range(0, 600, cut)]
+                rows.append(runner.process(table.slice(0, 0), 10**6))
+            found.append(sorted(map(repr, pa.concat_tables(rows).to_pylist())))
+        assert found[0] == found[1]
+        assert len(found[0]) > 10
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: agg.hll_sketch_agg("v", 3),
+            r"hll_sketch_agg\(v\): lg_config_k must be a whole number from 4 to 21",
+        ),
+        (lambda: agg.hll_sketch_agg("v", 12.0), "lg_config_k must be"),  # type: ignore[arg-type]
+        (
+            lambda: agg.kll_sketch_agg_double("v", 7),
+            r"kll_sketch_agg_double\(v\): k must be a whole number from 8",
+        ),
+        (
+            lambda: agg.hll_sketch_agg("v").bind({"v": pa.float64()}),
+            "is of type double, not an integer, a string",
+        ),
+        (
+            lambda: agg.kll_sketch_agg_double("v").bind({"v": pa.string()}),
+            "is of type string, not an integer or",
+        ),
+    ],
+)
+def test_what_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(DefinitionError, match=said):
+        make()
+
+
+def test_two_results_share_a_state() -> None:
+    """Quantiles and their sketch."""
+    types = {"v": pa.float64()}
+    one, other = (a.bind(types) for a in (agg.kll_sketch_agg_double("v"), agg.approx_quantiles("v", [0.5])))
+    assert one.operations == other.operations
+    windows = (
+        TumblingWindows(10)
+        .group_by()
+        .aggregate(s=agg.kll_sketch_agg_double("v"), q=agg.approx_quantiles("v", [0.5]))
+    )
+    with windows.local_runner("at") as runner:
+        rows = runner.process(pa.table({"at": [1, 2], "v": [1.0, 5.0]}), 100).to_pylist()
+    assert [1.0] == rows[0]["q"]
