@@ -315,6 +315,23 @@ def topmost(size: int, by: Callable[[Row], Any], rows: list[Row]) -> Values:
     ]
 
 
+def several_by(size: int, largest: bool, rows: list[Row]) -> Values | None:
+    """The values of the rows with the largest or smallest w, nulls among them; ties as documented."""
+    rows = [row for row in rows if row.w is not None]
+    null = -1 if largest else 2
+    ordered = sorted(
+        rows,
+        key=lambda row: (place(row.w), (null, 0) if row.v is None else place(row.v)),
+        reverse=largest,
+    )
+    return [row.v for row in ordered[:size]] or None
+
+
+def united(rows: list[Row]) -> Values:
+    """The distinct elements of all arrays, in order."""
+    return in_set([Row(0, value) for row in rows for value in row.v or () if value is not None])
+
+
 def quantiles(ranks: Sequence[float], values: Values) -> Values | None:
     """The smallest value of whose rank each is not more."""
     ordered = sorted(value for value in values if value == value)
@@ -601,6 +618,25 @@ CASES: dict[str, Case] = {
             agg.max_by("v", "w"), pa.string(), TEXT, partial(picked, by_w, True, True), other=ORDERED[n]
         )
         for n in ORDERED
+    },
+    **{
+        f"max_by with k of {n}": Case(
+            agg.max_by("v", "w", 2), *ORDERED[n], partial(several_by, 2, True), other=ORDERED["double"]
+        )
+        for n in ("string", "long", "double")
+    },
+    "min_by with k": Case(
+        agg.min_by("v", "w", 3),
+        pa.float64(),
+        st.floats(),
+        partial(several_by, 3, False),
+        other=ORDERED["byte"],
+    ),
+    **{
+        f"collect_union of {n}": Case(
+            agg.collect_union("v"), pa.list_(type_), st.lists(st.none() | values, max_size=3), united
+        )
+        for n, (type_, values) in ORDERED.items()
     },
     **_typed("collect_list", lambda: agg.collect_list("v"), listed),
     **_typed("collect_set", lambda: agg.collect_set("v"), in_set),

@@ -4,7 +4,6 @@ _QUANTILES = "agg.percentile('v', 0.95), exact, or agg.approx_quantiles('v', [0.
 _SKETCH = "agg.hll_sketch_agg, whose sketches Spark merges, or agg.approx_count_distinct"
 _RANKS = "agg.kll_sketch_agg_double, whose sketches Spark merges, or agg.approx_quantiles"
 _NUMPY = "an AggregateOperation, a few functions on NumPy columns"
-_SET = "agg.collect_set, and one of Spark's functions of arrays on its result"
 _GROUPS = "several operators, one for each set of keys: windows have no cube and no rollup"
 
 INSTEAD = {
@@ -13,7 +12,6 @@ INSTEAD = {
     **dict.fromkeys(["countDistinct"], "agg.count_distinct"),
     **dict.fromkeys(["approxCountDistinct"], "agg.approx_count_distinct"),
     "sumDistinct": "agg.sum_distinct",
-    "collect_union": _SET,
     **dict.fromkeys(["bitmap_construct_agg", "bitmap_or_agg", "bitmap_and_agg"], _NUMPY),
     "count_min_sketch": "agg.approx_top_k, or agg.histogram; sketches are no results here",
     **dict.fromkeys(

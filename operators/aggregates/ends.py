@@ -12,14 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.operation import ReducedOperation, runs
-from operators.aggregates.operations import as_lists
-from operators.aggregates.result_arrays import list_array, typed_values
+from operators.aggregates.operations import as_lists, objects_of
+from operators.aggregates.result_arrays import list_array, values_with_nulls
 from operators.aggregates.strategy import RANGES, Strategy
-from operators.columns.arrow import ColumnData, state_code
+from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
 from operators.errors import DefinitionError
@@ -58,7 +57,7 @@ class Ends(ReducedOperation):
         data = self.read(records)
         counted = self.counted(records)
         there = counted if self.nulls or data.valid is None else counted & data.valid
-        values = [None if value is None else canonical(value) for value in _objects(data)]
+        values = [None if value is None else canonical(value) for value in objects_of(data)]
         return as_lists(ColumnData(records.time, there)), as_lists(ColumnData(fill(values), there))
 
     def reduce(self, state: State, starts: Ints) -> State:
@@ -150,16 +149,6 @@ def _last_positions(following: Ints, begin: Ints, end: Ints, size: int) -> Ints:
     return found
 
 
-def _objects(data: ColumnData) -> list[Any]:
-    """Values as Python objects, None for null."""
-    if data.valid is None:
-        return data.values.tolist()
-    return [
-        value if there else None
-        for value, there in zip(data.values.tolist(), data.valid.tolist(), strict=True)
-    ]
-
-
 def _identity(value: Any) -> Any:
     """What is equal for equal values: all NaN are."""
     return value if value == value else math.nan
@@ -197,11 +186,7 @@ class EndValues(Aggregate):
 
         def finish(states: Sequence[State]) -> pa.Array:
             values, rows, length = states[0]
-            missing = np.array([value is None for value in values.tolist()], bool)
-            if missing.any() and state_code(type_) != "object":
-                array = pc.if_else(missing, None, typed_values(np.where(missing, 0, values), type_))
-            else:
-                array = typed_values(values, type_)
+            array = values_with_nulls(values, type_)
             return list_array(self._name, array, rows, length)
 
         return Bound((operation,), pa.list_(type_), finish, nullable=False)

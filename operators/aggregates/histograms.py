@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
+from operators.aggregates.category_states import CategoryRanges, CategoryStates
+from operators.aggregates.definitions import Aggregate, Bound, ByCategory, Count, Types, is_atomic
 from operators.aggregates.distinct_numbers import DistinctNumbers, distinct
 from operators.aggregates.operation import ReducedOperation, runs
-from operators.aggregates.operations import as_lists
-from operators.aggregates.result_arrays import list_array, map_array, typed_values
+from operators.aggregates.operations import CountRows, as_lists
+from operators.aggregates.result_arrays import list_array, typed_values
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State, prefix_difference
@@ -25,43 +26,6 @@ from serializers.values import canonical
 
 Counts = tuple[Ints, Ints, Ints]
 """Window, number of the value, and how often it occurs in that window: one row for each value of each window, in this order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram(ReducedOperation):
-    """The distinct values as a sorted list, and how often each occurs; all NaN are equal, and -0.0 equals 0.0."""
-
-    strategy: ClassVar[Strategy] = RANGES
-
-    @property
-    def compared(self) -> tuple[str, ...]:
-        return self.inputs[:1]
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return "object", "object"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return "values", "counts"
-
-    def lift(self, records: Records) -> State:
-        data = self.read(records)
-        ones = ColumnData(np.ones(len(data.values), np.int64), data.valid)
-        return as_lists(data, canonical), as_lists(ones)
-
-    def reduce(self, state: State, starts: Ints) -> State:
-        values, counts = (column.tolist() for column in state[:2])
-        merged = [_merged(values[a:b], counts[a:b]) for a, b in runs(starts, len(values))]
-        return fill([pair[0] for pair in merged]), fill([pair[1] for pair in merged])
-
-    def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return ranges of the numbered values of all rows, and their counts: they are added up only for results.
-
-        Columns: those of `DistinctNumbers`, then the count of each occurrence.
-        """
-        found = DistinctNumbers.of(state[0].tolist(), lo, hi)
-        return *found.columns, np.fromiter(chain.from_iterable(state[1].tolist()), np.int64)
 
 
 def _merged(values: Sequence[list[Any]], counts: Sequence[list[int]]) -> tuple[list[Any], list[int]]:
@@ -105,7 +69,7 @@ def most_frequent(counts: Counts, windows: int, most: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class HistogramOf(Aggregate):
-    """How often each value occurs, as a map.
+    """How often each value occurs, as a map: the number of records by the value itself.
 
     Attributes:
         most: the largest number of entries: beyond it, the map has the most frequent values.
@@ -127,16 +91,7 @@ class HistogramOf(Aggregate):
     def bind(self, types: Types) -> Bound:
         if not is_atomic(type_ := self._type(types)):
             raise self._refuse(type_, "an atomic type")
-        out = pa.map_(type_, pa.int64())
-
-        def finish(states: Sequence[State]) -> pa.Array:
-            counts, values = counts_of(states[0])
-            rows, length = most_frequent(counts, len(states[0][2]), self.most)
-            _, number, count = (column[np.sort(rows)] for column in counts)
-            keys = typed_values(values, type_).take(pa.array(number))
-            return map_array(self._name, keys, pa.array(count), length)
-
-        return Bound((Histogram(self.column, where=self.where),), out, finish, nullable=False)
+        return ByCategory(self.column, of=Count(None), most=self.most, where=self.where).bind(types)
 
 
 class Mode(Aggregate):
@@ -149,18 +104,21 @@ class Mode(Aggregate):
             raise self._refuse(type_, "an atomic type")
 
         def finish(states: Sequence[State]) -> pa.Array:
-            counts, values = counts_of(states[0])
-            rows, length = most_frequent(counts, len(states[0][2]), 1)
-            number = np.zeros(len(length), np.int64)
-            number[length > 0] = counts[1][rows]
-            return typed_values(values, type_).take(pa.array(number, mask=length == 0))
+            found = CategoryRanges.of(states[0]).most_frequent(1)
+            number = np.zeros(len(found.windows), np.int64)
+            number[found.window] = found.number
+            values = typed_values(found.distinct, type_)
+            return values.take(pa.array(number, mask=found.lengths() == 0))
 
-        return Bound((Histogram(self.column, where=self.where),), type_, finish)
+        state = CategoryStates(self.column, (CountRows(None),), where=self.where)
+        return Bound((state,), type_, finish)
 
 
 @dataclass(frozen=True, slots=True)
-class FrequentItems(Histogram):
-    """The most frequent values with counts that may be too low, by `missed` at most; see `ApproxTopK`.
+class FrequentItems(ReducedOperation):
+    """The most frequent values, sorted, with counts that may be too low, by `missed` at most; see `ApproxTopK`.
+
+    All NaN are equal, and -0.0 equals 0.0.
 
     A state of more than `size` values is cut: the count of the first value beyond these is taken from all, and who has nothing
     left is out. Each cut takes that count from more than `size` values, so that `missed` is at most 1 / (size + 1) of all
@@ -181,23 +139,35 @@ class FrequentItems(Histogram):
     def parts(self) -> tuple[str, ...]:
         return "values", "counts", "missed"
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return self.inputs[:1]
+
     def lift(self, records: Records) -> State:
-        return *Histogram.lift(self, records), np.zeros(len(records), np.int64)
+        data = self.read(records)
+        ones = ColumnData(np.ones(len(data.values), np.int64), data.valid)
+        return as_lists(data, canonical), as_lists(ones), np.zeros(len(records), np.int64)
 
     def reduce(self, state: State, starts: Ints) -> State:
+        values, counts = (column.tolist() for column in state[:2])
         missed = np.add.reduceat(state[2], starts) if len(starts) else state[2][:0].copy()
-        values, counts = Histogram.reduce(self, state[:2], starts)
-        for row, listed in enumerate(counts.tolist()):
+        merged = [_merged(values[a:b], counts[a:b]) for a, b in runs(starts, len(values))]
+        for row, (listed, numbers) in enumerate(merged):
             if len(listed) > self.size:
-                cut = sorted(listed, reverse=True)[self.size]
+                cut = sorted(numbers, reverse=True)[self.size]
                 missed[row] += cut
-                kept = [n for n, count in enumerate(listed) if count > cut]
-                values[row] = [values[row][n] for n in kept]
-                counts[row] = [listed[n] - cut for n in kept]
-        return values, counts, missed
+                kept = [n for n, count in enumerate(numbers) if count > cut]
+                merged[row] = [listed[n] for n in kept], [numbers[n] - cut for n in kept]
+        return fill([pair[0] for pair in merged]), fill([pair[1] for pair in merged]), missed
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        return *Histogram.combine_ranges(self, state[:2], lo, hi), prefix_difference(state[2], lo, hi)
+        """Return ranges of the numbered values of all rows, and their counts: they are added up only for results.
+
+        Columns: those of `DistinctNumbers`, then the count of each occurrence, and what each range has missed.
+        """
+        found = DistinctNumbers.of(state[0].tolist(), lo, hi)
+        counts = np.fromiter(chain.from_iterable(state[1].tolist()), np.int64)
+        return *found.columns, counts, prefix_difference(state[2], lo, hi)
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,3 +340,13 @@ def _in_order(times: list[int], values: list[Any]) -> tuple[list[int], list[Any]
     """The values of one state by event time, then by value, NaN last."""
     order = sorted(range(len(times)), key=lambda n: (times[n], values[n] != values[n], values[n]))
     return [times[n] for n in order], [values[n] for n in order]
+
+
+def objects_of(data: ColumnData) -> list[Any]:
+    """Return values as Python objects, None for null."""
+    if data.valid is None:
+        return data.values.tolist()
+    return [
+        value if there else None
+        for value, there in zip(data.values.tolist(), data.valid.tolist(), strict=True)
+    ]

@@ -84,20 +84,40 @@ def last_n(
     )
 
 
-def min_by(column: "str | Column", by: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+def min_by(
+    column: "str | Column", by: "str | Column", k: int | None = None, *, where: "str | Column | None" = None
+) -> Aggregate:
     """Value of the record with the smallest `by`, of the column's type; null if that value is null, or without records.
 
     Records whose `by` is null do not count. If several records have the smallest `by`, the result is their smallest value, and
     null only without other values. Both columns may be of any atomic type. State 8 bytes, `by` and the value.
+
+    With `k`, an array of the values of the k records with the smallest `by`, in ascending order of it, nulls among them; null
+    without records. State up to k values, and their `by`. `bottom_n` leaves out nulls.
+
+    Args:
+        column, by: columns of any atomic type.
+        k: 1 or more, or None for one value.
+        where: boolean: records where it is not true do not count.
+
+    Raises:
+        DefinitionError: `k` is not a whole number of 1 or more.
     """
+    if k is not None:
+        return TopN(named(column), size=k, order=named(by), largest=False, nulls=True, where=named(where))
     return Picked(named(column), order=named(by), last=False, where=named(where))
 
 
-def max_by(column: "str | Column", by: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+def max_by(
+    column: "str | Column", by: "str | Column", k: int | None = None, *, where: "str | Column | None" = None
+) -> Aggregate:
     """Value of the record with the largest `by`, of the column's type; of several such records the largest value.
 
-    NaN is the largest `by`. Otherwise as `min_by`.
+    NaN is the largest `by`. With `k`, an array of the values of the k records with the largest `by`, in descending order of it.
+    Otherwise as `min_by`.
     """
+    if k is not None:
+        return TopN(named(column), size=k, order=named(by), nulls=True, where=named(where))
     return Picked(named(column), order=named(by), last=True, where=named(where))
 
 

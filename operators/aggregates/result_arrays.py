@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators.columns.arrow import arrow_column, state_code
 from operators.columns.ranges import Ints, State
@@ -42,8 +43,18 @@ def map_array(name: str, keys: pa.Array, values: pa.Array, length: Ints) -> pa.A
 
 def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     """Return Python values of a state as an Arrow column of the type; -0.0 becomes 0.0."""
+    if not len(values):  # They may be of any dtype.
+        return pa.array([], type_)
     dtype = {"i8": np.int64, "f8": np.float64}.get(state_code(type_))
     return arrow_column(values if dtype is None else one_zero(values.astype(dtype)), type_)
+
+
+def values_with_nulls(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Return Python values of a state, None among them, as an Arrow column of the type; -0.0 becomes 0.0."""
+    missing = np.array([value is None for value in values.tolist()], bool)
+    if not missing.any() or state_code(type_) == "object":
+        return typed_values(values, type_)
+    return pc.if_else(missing, None, typed_values(np.where(missing, 0, values), type_))
 
 
 def one_zero(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

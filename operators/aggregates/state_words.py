@@ -18,6 +18,7 @@ _FUNCTIONS = {
     "CrossSums": "covar_samp",
     "Collect": "collect_list",
     "Distinct": "count_distinct",
+    "DistinctElements": "collect_union",
     "Values": "percentile",
     "DistinctSketch": "approx_count_distinct",
     "ValueSketch": "hll_sketch_agg",
@@ -29,7 +30,6 @@ _FUNCTIONS = {
     "BitXor": "bit_xor",
     "Multiply": "product",
     "CentralMoments": "skewness",
-    "Histogram": "histogram",
     "FrequentItems": "approx_top_k",
 }
 _WITH_NUMBER = {"Top", "Bottom", "Ends"}
@@ -92,11 +92,15 @@ def _function(name: str) -> str | None:
         function = (
             ("min_by", "max_by")[last == "True"] if len(columns) > 1 else ("first", "last")[last == "True"]
         )
+    elif kind in ("TopBy", "BottomBy"):
+        function = "max_by" if kind == "TopBy" else "min_by"
+        columns = [columns[0], columns[2], columns[1]]
     elif kind in _FUNCTIONS:
         function = _FUNCTIONS[kind]
     else:
         return None
-    quoted = [each if kind in _WITH_NUMBER and n == 1 else f'"{each}"' for n, each in enumerate(columns)]
+    number = {"TopBy": 2, "BottomBy": 2}.get(kind, 1 if kind in _WITH_NUMBER else None)
+    quoted = [each if n == number else f'"{each}"' for n, each in enumerate(columns)]
     if where:
         quoted.append(f'where="{where[2]}"')
     return f"{function}({', '.join(quoted)})"

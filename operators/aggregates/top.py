@@ -11,8 +11,9 @@ import pyarrow as pa
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_atomic
 from operators.aggregates.distinct_numbers import number_values
 from operators.aggregates.operation import Operation, runs
+from operators.aggregates.operations import objects_of
 from operators.aggregates.percentiles import smallest
-from operators.aggregates.result_arrays import list_array, typed_values
+from operators.aggregates.result_arrays import list_array, values_with_nulls
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
@@ -36,6 +37,8 @@ class Top(Operation):
 
     strategy: ClassVar[Strategy] = RANGES
     descending: ClassVar[bool] = True
+    nulls: ClassVar[bool] = False
+    """Whether a value may be null."""
     size: int
     by: str | None
 
@@ -51,9 +54,10 @@ class Top(Operation):
         names = [name for name in (self.by, self.column) if name is not None]
         data = [self.read(records, name) for name in names]
         there = np.ones(len(records), bool)
-        for column in data:
+        for column in data[: 1 if self.nulls else None]:
             there &= True if column.valid is None else column.valid
-        rows = zip(*(map(canonical, column.values.tolist()) for column in data), strict=True)
+        there &= self.counted(records)
+        rows = zip(*(map(canonical, objects_of(column)) for column in data), strict=True)
         return (fill([[list(row)] if kept else [] for row, kept in zip(rows, there.tolist(), strict=True)]),)
 
     def combine(self, left: State, right: State) -> State:
@@ -71,7 +75,7 @@ class Top(Operation):
         lists = state[0].tolist()
         edges = np.cumsum([0, *map(len, lists)])
         flat = list(chain.from_iterable(lists))
-        columns = [number_values(list(column))[1] for column in zip(*flat, strict=True)]
+        columns = [self._numbers(list(column)) for column in zip(*flat, strict=True)]
         order = np.lexsort(columns[::-1]) if columns else np.empty(0, np.int64)
         place = np.empty(len(flat), np.int64)
         place[order] = np.arange(len(flat))
@@ -88,8 +92,24 @@ class Top(Operation):
             found[:, some] = smallest(place, begin[some], end[some], ranks)
         return found, counts, fill([flat[n][-1] for n in order.tolist()])
 
+    def _numbers(self, values: list[Any]) -> Ints:
+        """The place of each value among the distinct ones; nulls are where they come last."""
+        there = np.array([value is not None for value in values], bool)
+        if there.all():
+            return number_values(values)[1]
+        found = np.full(len(values), -1 if self.descending else len(values))
+        found[there] = number_values([value for value in values if value is not None])[1]
+        return found
+
     def _top(self, items: Iterable[Item]) -> list[Item]:
-        return sorted(items, key=_place, reverse=self.descending)[: self.size]
+        return sorted(items, key=self._place, reverse=self.descending)[: self.size]
+
+    def _place(self, item: Item) -> list[Any]:
+        """Sort key of an item; NaN is the largest value, and null comes last."""
+        null = -1 if self.descending else 2
+        return [
+            (null, 0) if value is None else (value != value, 0 if value != value else value) for value in item
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +119,18 @@ class Bottom(Top):
     descending: ClassVar[bool] = False
 
 
-def _place(item: Item) -> list[Any]:
-    """Sort key of an item; NaN is the largest value."""
-    return [(value != value, 0 if value != value else value) for value in item]
+@dataclass(frozen=True, slots=True)
+class TopBy(Top):
+    """The items with the largest `by`; values may be null."""
+
+    nulls: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class BottomBy(Bottom):
+    """The items with the smallest `by`; values may be null."""
+
+    nulls: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +141,26 @@ class TopN(Aggregate):
         size: maximum number of values.
         order: the column to order by, or None for the values themselves.
         largest: whether it is the largest ones, not the smallest.
+        nulls: whether values may be null, and the result is null without records, as in Spark's `max_by`.
     """
 
     size: int = field(kw_only=True)
     order: str | None = field(default=None, kw_only=True)
     largest: bool = field(default=True, kw_only=True)
+    nulls: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
         if type(self.size) is not int or self.size < 1:
-            raise DefinitionError(f"{self._name}: n must be a whole number of 1 or more, got {self.size!r}")
+            letter = "k" if self.nulls else "n"
+            raise DefinitionError(
+                f"{self._name}: {letter} must be a whole number of 1 or more, got {self.size!r}"
+            )
 
     @property
     def _name(self) -> str:
+        if self.nulls:
+            return f"{'max_by' if self.largest else 'min_by'}({self.column}, {self.order}, {self.size})"
         name = "top_n" if self.largest else "bottom_n"
         return f"{name}({self.column}, {self.size}{'' if self.order is None else f', by={self.order}'})"
 
@@ -133,11 +169,15 @@ class TopN(Aggregate):
         for column in (self.column, *([] if self.order is None else [self.order])):
             if not is_atomic(column_type := self._type(types, column)):
                 raise self._refuse(column_type, "an orderable type", column)
-        operation = (Top if self.largest else Bottom)(self.column, self.size, self.order, where=self.where)
+        kinds = ((Bottom, Top), (BottomBy, TopBy))
+        operation = kinds[self.nulls][self.largest](self.column, self.size, self.order, where=self.where)
 
         def finish(states: Sequence[State]) -> pa.Array:
             places, length, values = states[0]
             rows = places.T[np.arange(len(places)) < length[:, None]]
-            return list_array(self._name, typed_values(values, type_), rows, length)
+            lists = list_array(self._name, values_with_nulls(values, type_), rows, length)
+            if not self.nulls:
+                return lists
+            return pa.ListArray.from_arrays(lists.offsets, lists.values, mask=pa.array(length == 0))
 
-        return Bound((operation,), pa.list_(type_), finish, nullable=False)
+        return Bound((operation,), pa.list_(type_), finish, nullable=self.nulls)

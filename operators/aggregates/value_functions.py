@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from operators.aggregates.definitions import Aggregate, CollectList
-from operators.aggregates.distinct import CollectSet, CountDistinct
+from operators.aggregates.distinct import CollectSet, CollectUnion, CountDistinct
 from operators.aggregates.histograms import ApproxTopK, HistogramOf, Mode
 from operators.aggregates.percentiles import Percentile
 from operators.aggregates.quantile_sketches import ApproxQuantiles, KllSketch, several
@@ -14,6 +14,18 @@ from operators.columns.expressions import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+def collect_union(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:
+    """The distinct elements of arrays, sorted, NaN last: array, empty without any. Nulls do not count.
+
+    State the distinct elements.
+
+    Args:
+        column: a column of arrays of any atomic type.
+        where: boolean: records where it is not true do not count.
+    """
+    return CollectUnion(named(column), where=named(where))
 
 
 def count_distinct(column: "str | Column", *, where: "str | Column | None" = None) -> Aggregate:

@@ -41,7 +41,8 @@ ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
     **{key: [("i",), ("l",)] for key in ["bit_and", "bit_or", "bit_xor"]},
     **{key: [("s",), ("s", ", ")] for key in _TEXTS},
     **{key: [("i",), ("x",), ("l",), ("d",)] for key in ["sum_distinct", "try_avg", "try_sum"]},
-    **{key: [("x", "l"), ("s", "l")] for key in ["max_by", "min_by"]},
+    **{key: [("x", "l"), ("s", "l"), ("s", "l", 3), ("i", "l", 100)] for key in ["max_by", "min_by"]},
+    "collect_union": [("n",)],
     "percentile": [("i", 0.3), ("x", 1.0), ("d", [0.0, 0.5, 0.99]), ("l", [0.25])],
     "count": [("*",), ("s",)],
 }
@@ -86,6 +87,7 @@ def frame(spark: SparkSession) -> DataFrame:
         "if(id % 6 = 1, null, cast(id % 9 as decimal(12, 2)) / 4) d",
         "if(id % 5 = 0, null, concat('s', id % 4)) s",
         "if(id % 4 = 2, null, id % 3 = 0) b",
+        "if(id % 8 = 0, null, array(cast(id % 5 as int), null, cast(id % 7 as int))) n",
     )
     return rows.sortWithinPartitions("at").cache()
 
