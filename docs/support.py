@@ -69,6 +69,7 @@ _COLUMNS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("bottom_n", "first_n", "last_n", "top_n"), ("v", 3)),
     **dict.fromkeys(("decayed_avg", "decayed_sum"), ("v", 20)),
     "decayed_count": (20,),
+    "collect_union": ("tags",),
     **dict.fromkeys(("listagg", "listagg_distinct", "string_agg", "string_agg_distinct"), ("text",)),
     "approx_quantiles": ("v", [0.5]),
     **dict.fromkeys(("percentile", "percentile_cont", "percentile_disc"), ("v", 0.5)),
@@ -98,6 +99,7 @@ def aggregates() -> dict[str, Any]:
     found["fold, with merge"] = agg.fold(
         0, lambda total, v: total + v, "v", type="bigint", merge=lambda a, b: a + b
     )
+    found["sum, by a column"] = agg.sum("v").by("text")
     found["AggregateOperation"] = _operation(deducts=False)("v")
     found["AggregateOperation, with deduct"] = _operation(deducts=True)("v")
     return found
@@ -114,6 +116,7 @@ def table() -> pa.Table:
             "w": [n / 2 for n in range(count)],
             "ok": [n % 2 == 0 for n in range(count)],
             "text": [f"t{n % 3}" for n in range(count)],
+            "tags": [[n % 3, n % 5] for n in range(count)],
         }
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.measure import Measure
 from benchmarks.operators.feeding import fed
-from operators import RollingWindows
+from operators import RollingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.aggregates import Aggregate
 
@@ -23,7 +23,18 @@ RESULTS: dict[str, Callable[[], Aggregate]] = {
     "percentile": lambda: agg.percentile("v", [0.5, 0.99]),
     "approx_quantiles": lambda: agg.approx_quantiles("v", [0.5, 0.99]),
     "top_n": lambda: agg.top_n("v", 3),
+    "histogram": lambda: agg.histogram("c"),
+    "sum by category": lambda: agg.sum("v").by("c"),
+    "decayed_sum": lambda: agg.decayed_sum("v", "10 minutes"),
 }
+CATEGORIES: dict[str, tuple[tuple[str, ...], Callable[[], Aggregate]]] = {
+    "sum": (("k",), lambda: agg.sum("v")),
+    "sum by category": (("k",), lambda: agg.sum("v").by("c")),
+    "sum, category a key": (("k", "c"), lambda: agg.sum("v")),
+    "histogram": (("k",), lambda: agg.histogram("c")),
+    "count_distinct": (("k",), lambda: agg.count_distinct("c")),
+}
+"""Keys and a result: what maps of categories cost, and what their rows would cost if the category was a key."""
 
 
 @pytest.mark.parametrize("keys", [1, 100])
@@ -31,9 +42,29 @@ RESULTS: dict[str, Callable[[], Aggregate]] = {
 def test_estimates(measure: Measure, name: str, keys: int) -> None:
     number = np.arange(ROWS)
     at, values = pa.array(number * GAP_MS, pa.timestamp("ms")), np.random.default_rng(0).permutation(ROWS)
-    table = pa.table({"k": number % keys, "at": at, "v": values})
+    table = pa.table({"k": number % keys, "at": at, "v": values, "c": values % 30})
     operator = RollingWindows({"m": "1 minute", "h": "1 hour"}).group_by("k").aggregate(r=RESULTS[name]())
     rows = measure.processor(
         lambda: fed(operator, table, "memory", BATCH), section="estimates", system=name, rows=ROWS, keys=keys
     )
     assert rows > 0.99 * ROWS
+
+
+@pytest.mark.parametrize("categories", [3, 300])
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_categories(measure: Measure, name: str, categories: int) -> None:
+    """Tumbling windows of ten minutes and 100 keys, with 60 records of each key."""
+    number, (keys, result) = np.arange(ROWS), CATEGORIES[name]
+    values = np.random.default_rng(0).permutation(ROWS)
+    texts = np.array([f"category {n}" for n in range(categories)])[values % categories]
+    at = pa.array(number * GAP_MS, pa.timestamp("ms"))
+    table = pa.table({"k": number % 100, "at": at, "v": values, "c": texts})
+    operator = TumblingWindows("10 minutes").group_by(*keys).aggregate(r=result())
+    rows = measure.processor(
+        lambda: fed(operator, table, "memory", BATCH),
+        section="categories",
+        system=name,
+        rows=ROWS,
+        categories=categories,
+    )
+    assert rows > 0
