@@ -112,6 +112,20 @@ MUTATIONS = (
         _BOUNDS,
     ),
     Mutation(
+        "which categories of a map stay",
+        "order = np.lexsort((self.number, -count, self.window))",
+        "order = np.lexsort((self.number, count, self.window))",
+        "A map of the two commonest categories has the two rarest.",
+        _VALUE,
+    ),
+    Mutation(
+        "where a category's states in a window end",
+        "for edge in (begin, end))",
+        "for edge in (begin, end - 1))",
+        "A sum by category lacks the latest record of the window in some categories.",
+        _VALUE,
+    ),
+    Mutation(
         "lateness",
         "late = time < plan.late_before(close_time)",
         "late = time <= plan.late_before(close_time)",
@@ -379,8 +393,8 @@ MUTATIONS = (
     ),
     Mutation(
         "NaN among top values",
-        "return [(value != value, 0 if value != value else value) for value in item]",
-        "return [(value == value, 0 if value != value else value) for value in item]",
+        "return [null if v is None else (v != v, 0 if v != v else v) for v in item]",
+        "return [null if v is None else (v == v, 0 if v != v else v) for v in item]",
         "top_n puts NaN last, though it is the largest value.",
         _VALUE,
     ),

@@ -106,10 +106,8 @@ class Top(Operation):
 
     def _place(self, item: Item) -> list[Any]:
         """Sort key of an item; NaN is the largest value, and null comes last."""
-        null = -1 if self.descending else 2
-        return [
-            (null, 0) if value is None else (value != value, 0 if value != value else value) for value in item
-        ]
+        null = (-1 if self.descending else 2, 0)
+        return [null if v is None else (v != v, 0 if v != v else v) for v in item]
 
 
 @dataclass(frozen=True, slots=True)
