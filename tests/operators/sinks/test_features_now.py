@@ -43,6 +43,9 @@ def features(lookbacks: dict[str, str], **arguments: Any) -> RollingAggregation:
             s=agg.sum("v"),
             top=agg.max("v").over(*list(lookbacks)[:1]),
             kinds=agg.approx_count_distinct("v"),
+            often=agg.count().by("v", most=5),
+            decayed=agg.decayed_sum("v", "1 minute").by("v"),
+            sketch=agg.hll_sketch_agg("v", 4),
         )
     )
     finite = [name for name, length in lookbacks.items() if length != "lifetime"]
