@@ -57,6 +57,12 @@ _FULL_MESSAGE = (
     "Spark writes to the checkpoint, to the folder of a file sink and to spark.local.dir, and workers to "
     "spark.windows.state.directory"
 )
+_REAL_TIME = "[STREAMING_REAL_TIME_MODE."
+_REAL_TIME_MESSAGE = (
+    "Spark refuses trigger(realTime=...) for this query. An operator of this library needs micro-batches: leave the trigger "
+    "out, so that a batch follows the one before at once, or use trigger(processingTime=...). Leave "
+    "spark.sql.streaming.realTimeMode.allowlistCheck as it is"
+)
 _DEAD_MESSAGE = (
     "a Python worker of Spark died without an error message: it was killed, perhaps because memory ran out, or crashed in "
     "native code. The executor's stderr may have more; spark.python.worker.faulthandler.enabled=true shows where it crashed. "
@@ -99,8 +105,8 @@ def what_failed(failed: Any) -> str | None:
         operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
         died, or could not import this library; that executors were lost, or that a disk is full; that Spark's own state store
         is damaged, or was not committed in every bucket; that the query has other sources than its checkpoint, as one that
-        gets `idle`; or what is the matter with a topic of Kafka. Of a query, also how many buckets have no snapshot that was
-        completed in time. None if nothing of this library failed.
+        gets `idle`; what is the matter with a topic of Kafka; or that it has a trigger for real time. Of a query, also how
+        many buckets have no snapshot that was completed in time. None if nothing of this library failed.
     """
     if not hasattr(failed, "lastProgress"):
         return _explain_any(failed)
@@ -126,6 +132,7 @@ def _explain(text: str, causes: Sequence[str], query: Any) -> str | None:
         return without_traces(text[on_driver[-1].end() :])
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
     found = found or _disk_full(text) or _state_lost(text, causes, query) or kafka_failed(text)
+    found = found or (_REAL_TIME_MESSAGE if _REAL_TIME in text else None)
     return found or (_DEAD_MESSAGE if DEAD_WORKER in text else None)
 
 

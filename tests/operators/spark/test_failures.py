@@ -1,13 +1,18 @@
-"""Errors of Spark that say that executors were lost, in words that help."""
+"""Errors of Spark itself, in words that help."""
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from operators import what_failed
+from operators import SlidingWindows, what_failed
+from operators import aggregates as agg
 
 CASES = {
     "1 named: executor 7": (
@@ -240,3 +245,20 @@ def test_a_lost_list_of_operators_is_told() -> None:
     told = str(what_failed(RuntimeError(text)))
     assert told.startswith("Spark cannot read its list of the operators with state in file:/jobs/cp: ")
     assert "Restore it from a copy of the checkpoint" in told
+
+
+@pytest.mark.spark
+def test_a_trigger_for_real_time_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    """By Spark, when the query starts or soon after; the way out is told."""
+    if "realTime" not in inspect.signature(DataStreamWriter.trigger).parameters:
+        pytest.skip("this PySpark has no trigger(realTime=...): 4.1 and later have it")
+    records = spark.readStream.format("rate").load().selectExpr("timestamp AS at", "value AS k")
+    counted = SlidingWindows("5 seconds").group_by("k").aggregate(n=agg.count()).apply(records, "at")
+    for sink in ("noop", "console"):
+        writer = counted.writeStream.format(sink).outputMode("update").trigger(realTime="5 seconds")
+        with pytest.raises((IllegalArgumentException, StreamingQueryException)) as refused:
+            writer.option("checkpointLocation", str(tmp_path / sink)).start().awaitTermination(60)
+        found = what_failed(refused.value)
+        assert found is not None
+        assert found.startswith("Spark refuses trigger(realTime=...) for this query")
+        assert "use trigger(processingTime=...)" in found
