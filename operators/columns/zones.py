@@ -26,11 +26,14 @@ import numpy as np
 
 from operators.columns.records import FAR_PAST, Ints
 from operators.errors import DefinitionError
+from serializers.shapes import refusing, short
 from state_backends.registry import nearest
 
 DAY_S = 86_400
 _CYCLE_S = 146_097 * DAY_S
 _CYCLE_YEARS = 400
+_MOST_BYTES = 1 << 20
+"""Of the changes of a clock that is read back. Those of the tz database have up to 18 KiB."""
 _EARLIEST_S = -(2**40)
 """Some files begin with a change at the big bang, and 64 bits do not hold its microseconds."""
 _HEADER = struct.Struct(">4sc15x6l")
@@ -78,9 +81,20 @@ class Zone:
 
     @classmethod
     def of_text(cls, name: str, text: str) -> "Zone":
-        """Return the zone of a `text`."""
-        deltas = np.frombuffer(zlib.decompress(base64.b85decode(text.removeprefix("*"))), "<i8")
-        table = np.cumsum(deltas.reshape(2, -1), axis=1).astype(np.int64)
+        """Return the zone of a `text`.
+
+        Raises:
+            CorruptDataError: it is something else, or larger than the clock of any zone.
+        """
+        with refusing(f"the clock of the zone {short(name)}"):
+            reader = zlib.decompressobj()
+            try:
+                deltas = reader.decompress(base64.b85decode(text.removeprefix("*")), _MOST_BYTES)
+            except zlib.error as error:
+                raise ValueError(str(error)) from error
+            if not reader.eof or not deltas:
+                raise ValueError(f"it is truncated, empty or of more than {_MOST_BYTES} bytes")
+            table = np.cumsum(np.frombuffer(deltas, "<i8").reshape(2, -1), axis=1).astype(np.int64)
         return cls(name, table.tobytes(), text.startswith("*"))
 
     def first_difference(self, other: "Zone", since: int, until: int) -> tuple[int, int, int] | None:

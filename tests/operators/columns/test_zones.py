@@ -1,7 +1,10 @@
 """The clocks of zones against those of Python's `zoneinfo`, which reads the same files."""
 
+import base64
 import random
 import struct
+import tracemalloc
+import zlib
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -10,6 +13,7 @@ import pytest
 
 from operators import DefinitionError
 from operators.columns.zones import Zone, _later, _parsed, zone_of
+from serializers import CorruptDataError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 ZONES = (
@@ -71,6 +75,27 @@ def test_what_is_stored_is_the_clock() -> None:
         assert len(zone_of(name).text) < 1_200
     assert zone_of("Europe/Kiev") == zone_of("Europe/Kyiv")
     assert zone_of("Europe/Berlin") != zone_of("Europe/Rome")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [b"", bytes(8), bytes(24), bytes(20), bytes(1 << 26)],
+    ids=["none", "one number", "three", "no numbers", "64 MiB of zeros"],
+)
+@pytest.mark.parametrize("cut", [0, 3])
+def test_a_forged_clock_is_refused(changes: bytes, cut: int) -> None:
+    """Before it is unpacked, if it is large: who can write to state can write any text there."""
+    packed = zlib.compress(changes, 9)
+    text = base64.b85encode(packed[: len(packed) - cut]).decode()
+    tracemalloc.start()
+    with pytest.raises(CorruptDataError, match="the clock of the zone 'any'"):
+        Zone.of_text("any", text)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 << 20
+    for other in ("*", "\x00", "no zlib", 7, None):
+        with pytest.raises(CorruptDataError):
+            Zone.of_text("any", other)  # type: ignore[arg-type]
 
 
 def test_the_first_difference_of_two_clocks_is_found() -> None:
