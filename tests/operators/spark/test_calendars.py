@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import DefinitionError, HoppingWindows, TumblingWindows
+from operators import DefinitionError, HoppingWindows, RollingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.testing import expected_rows
 from tests.operators.spark.frames import rows, run_query, write_numbered
@@ -71,6 +71,31 @@ def test_frames_and_streams_have_the_windows_of_the_calendar(
     close = round((max(HOURS) - EPOCH).total_seconds() * 1_000)
     closed = [row for row in judged if row[2] <= close]
     assert closed == found(spark.read.parquet(str(tmp_path / "out")))
+
+
+def test_records_have_their_day_and_month_so_far_beside_them(spark: SparkSession, tmp_path: Path) -> None:
+    """The same in a bounded frame, in a stream that closes all, and by Spark's own windows over a key of the local date."""
+    windows = RollingWindows({"today": "day to date", "mtd": "month to date"}, zone="America/New_York")
+    operator = windows.group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
+    columns = "k", "unix_micros(at)", "n_today", "total_today", "n_mtd", "total_mtd"
+    ours = rows(operator.apply(frame(spark), event_time="at").selectExpr(*columns))
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        judged = frame(spark)
+        for name, unit in (("today", "day"), ("mtd", "month")):
+            over = f"OVER (PARTITION BY k, date_trunc('{unit}', at) ORDER BY at)"
+            judged = judged.selectExpr("*", f"count(*) {over} n_{name}", f"sum(v) {over} total_{name}")
+        assert rows(judged.selectExpr(*columns)) == ours
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        write_numbered(RECORDS.slice(80 * number, 80), tmp_path / "in", number)
+    source = spark.readStream.schema("k string, at timestamp, v bigint").parquet(str(tmp_path / "in"))
+    arrived = operator.emit("on_arrival").apply(source.withWatermark("at", "0 seconds"), event_time="at")
+    run_query(arrived, tmp_path / "out", tmp_path / "cp")
+    assert rows(spark.read.parquet(str(tmp_path / "out")).selectExpr(*columns)) == ours
 
 
 def test_months_are_those_of_date_trunc(spark: SparkSession) -> None:
