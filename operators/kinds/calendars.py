@@ -19,6 +19,8 @@ ZONE, CLOCK_CHANGES = "zone", "clock changes"
 """Names of a zone, and of what its clock does, in what a stored state depends on."""
 _CYCLE_MONTHS = 4_800
 _MOST_EDGES = 4_096
+_FEW_EDGES = 16
+"""Up to so many edges are compared one by one, in less time than a search takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,13 @@ class Calendar:
         first, edges = self._edges(time)
         if edges is None:
             return self.start(self._number(time))
-        return np.append(self.start(np.array([first])), edges)[np.searchsorted(edges, time, "right")]
+        start = self.start(np.array([first]))
+        if len(edges) > _FEW_EDGES:
+            return np.append(start, edges)[np.searchsorted(edges, time, "right")]
+        found = np.repeat(start, len(time))
+        for edge in edges.tolist():
+            np.copyto(found, edge, where=time >= edge)
+        return found
 
     def _edges(self, time: Ints) -> tuple[int, Ints | None]:
         """The period of the first instant, and the starts of later ones; None if they are more than is worth it."""
