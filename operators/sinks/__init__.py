@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from operators.sinks.kafka import KafkaSink
     from operators.sinks.kafka_table import read_table
     from operators.sinks.lake import Merge, merge_to
+    from operators.sinks.lake_append import Append, append_to
     from operators.sinks.page_answers import Freshness
     from operators.sinks.page_reader import Answer, Answers, FeatureReader, StaleError
     from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Answers",
+    "Append",
     "Changes",
     "DeltaSink",
     "FeatureReader",
@@ -45,6 +47,7 @@ __all__ = [
     "Upsert",
     "Wanted",
     "WrittenBatch",
+    "append_to",
     "merge_to",
     "read_table",
     "upsert_to",
@@ -55,6 +58,7 @@ _MODULES = {
     "kafka": ("KafkaSink",),
     "kafka_table": ("read_table",),
     "lake": ("Merge", "merge_to"),
+    "lake_append": ("Append", "append_to"),
     "page_answers": ("Freshness",),
     "page_reader": ("Answer", "Answers", "FeatureReader", "StaleError"),
     "pages": ("FoundPage", "PageFinder", "PageTable", "Wanted"),

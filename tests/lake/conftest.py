@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from operators import session_conf
 from tests.lake.environment import jars, pyiceberg
 
 if "LAKE_TESTS" not in os.environ:  # another Spark: tests/operators/sinks/test_lake.py runs these
@@ -24,6 +25,7 @@ def conf_of(folder: Path) -> dict[str, str]:
     """Settings of a session that keeps all in the folder."""
     lake = "spark.sql.catalog.lake"
     return {
+        **session_conf(2),
         "spark.jars": ",".join(map(str, jars())),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

@@ -1,4 +1,4 @@
-"""What merge_to knows before there is a table: names, ranges of days, and what a commit says."""
+"""What merge_to and append_to know before there is a table: names, ranges of days, and what a commit says."""
 
 import random
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from operators import DefinitionError
-from operators.sinks import merge_to
+from operators.sinks import append_to, merge_to
 from operators.sinks.lake import day_ranges
 from operators.sinks.lake_tables import Note, note_of
 
@@ -31,6 +31,8 @@ def test_names_that_are_none(name: Any) -> None:
     """Before a query starts."""
     with pytest.raises(DefinitionError):
         merge_to(name, keys=["user"])
+    with pytest.raises(DefinitionError):
+        append_to(name)
 
 
 @pytest.mark.parametrize(
