@@ -33,7 +33,7 @@ test: $(VENV)/.installed-test ## run the tests that are not slow (about ten minu
 test-all: $(VENV)/.installed-dev ## run all tests (half an hour on 2 cores), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
-test-connectors: $(VENV)/.installed-test ## run the tests that need Kafka, Delta or Iceberg (ten minutes; needs Maven and Java 17)
+test-connectors: $(VENV)/.installed-test ## run the tests that need Kafka, Delta, Iceberg or Feast (twelve minutes; needs Maven and Java 17)
 	$(PYTEST) -m connectors $(ARGS)
 
 live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"
