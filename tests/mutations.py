@@ -211,8 +211,8 @@ MUTATIONS = (
     ),
     Mutation(
         "partial aggregation: panes of several tasks",
-        "panes, count = self.reduce(panes, starts), np.add.reduceat(count, starts)",
-        "panes, count = panes.take(starts), np.add.reduceat(count, starts)",
+        "panes = self.reduce(panes, starts)\n            count = ",
+        "panes = panes.take(starts)\n            count = ",
         "On Spark with several input partitions, counts are too small.",
         _SPARK,
     ),
