@@ -13,7 +13,7 @@ from operators.testing.oracles import HoppingOracle
 _EPOCH, _SECOND = datetime(1970, 1, 1), timedelta(seconds=1)
 _UNITS = {"month": 1, "quarter": 3, "year": 12}
 _SPANS = {"week": 7 * 86_400, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
-_PART = re.compile(r"([+-]?\d+) (month|quarter|year|week|day|hour|minute|second)s?")
+_PART = re.compile(r"(?<!\d)([+-]?\d+) (month|quarter|year|week|day|hour|minute|second)s?")
 
 
 def first_instant(zone: ZoneInfo, local: datetime) -> int:
