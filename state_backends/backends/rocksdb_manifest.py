@@ -11,7 +11,7 @@ of type, and the data. At the end of a block, where a header has no room, are ze
 import re
 from pathlib import Path
 
-_NAME = re.compile(rb"MANIFEST-[0-9]+")
+_NAME = re.compile(r"MANIFEST-[0-9]+")
 _BLOCK = 32 << 10
 _HEADER = 7
 _RESERVED = 0
@@ -29,8 +29,8 @@ def check_manifest(directory: Path) -> None:
         ValueError: a record has a type that no MANIFEST has, or zeros stand before other records.
     """
     try:
-        name = (directory / "CURRENT").read_bytes().strip()
-        path = directory / name.decode()
+        name = (directory / "CURRENT").read_bytes().decode().strip()
+        path = directory / name
         data = path.read_bytes() if _NAME.fullmatch(name) else b""
     except (OSError, ValueError):
         return  # A new database, or one that RocksDB refuses.
