@@ -157,7 +157,8 @@ def _to_end(half_life: int) -> Callable[[pa.Array | pa.ChunkedArray, Ints], pa.A
         array = one_array(sums)
         power, total = (array.field(name).to_numpy(zero_copy_only=False) for name in ("power", "sum"))
         periods, rest = np.divmod(end, half_life)
-        scaled = exact.shift(total * np.exp2(-rest / half_life), power - periods)
+        # By the factor of `lift`, so that whole half-lives are exact.
+        scaled = exact.shift(total / np.exp2(rest / half_life), power - periods)
         return pa.array(scaled + 0.0, mask=array.is_null().to_numpy(zero_copy_only=False))
 
     return at_end

@@ -68,7 +68,7 @@ def _words(name: str) -> str:
 
 def listed(states: Iterable[str]) -> str:
     """Return several states in words, each once."""
-    return ", ".join(dict.fromkeys(map(in_words, states)))
+    return ", ".join(dict.fromkeys(in_words(str(state)) for state in states))
 
 
 def _function(name: str) -> str | None:

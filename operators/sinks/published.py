@@ -155,9 +155,11 @@ class Head:
 def _columns(schema: bytes) -> pa.Schema:
     """The columns that a head names; each answer reads a head."""
     try:
-        return pa.ipc.read_schema(pa.py_buffer(schema))
-    except (pa.ArrowException, OSError) as error:
+        columns = pa.ipc.read_schema(pa.py_buffer(schema))
+        _ = columns.names, str(columns)  # Names are decoded when they are asked for.
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptDataError(f"the columns in the head of a table of pages: {error}") from error
+    return columns
 
 
 def wanted_head(definition: int) -> Wanted:

@@ -210,6 +210,7 @@ def with_results(query: Query, before: Any, now: Any) -> tuple[Query, Query]:
     return replace(query, results=before), replace(query, results=now)
 
 
+DAYS, TO_DATE = {"size": "7 days", "advance": "1 day"}, {"lookbacks": {"day": "day to date"}}
 COUNT, SUM = {"n": agg.count()}, {"sum": agg.sum("v")}
 CODE = [{"f": folded(n, merge=lambda a, b: a + b), "o": operation(n)} for n in (1, 10)]
 change("another name of a result", *BUILT_IN)(
@@ -263,6 +264,18 @@ change("an aggregate over the lifetime", "rolling")(
 )
 change("`closed`", "rolling")(lambda q: q.given(closed="left"))
 change("`forget_after`", "rolling")(lambda q: q.given(forget_after="1 hour"))
+change("`zone`", "tumbling, hopping", "rolling")(
+    lambda q: (
+        q.typed(at=INSTANT).given(zone="UTC", **(TO_DATE if q.kind == "rolling" else DAYS)),
+        q.typed(at=INSTANT).given(zone="Asia/Tokyo", **(TO_DATE if q.kind == "rolling" else DAYS)),
+    )
+)
+change("lookbacks to date", "rolling")(
+    lambda q: (
+        q.typed(at=INSTANT).given(zone="UTC", lookbacks={"month": "month to date", "day": "day to date"}),
+        q.typed(at=INSTANT).given(zone="UTC", lookbacks={"month": "month to date", "week": "week to date"}),
+    )
+)
 change("the kind of windows")(lambda q: replace(q, another=TumblingWindows, windows={"size": "50 ms"}))
 change("the keys")(lambda q: replace(q, keys=("other_key",)))
 change("the emission", *BUILT_IN)(

@@ -16,7 +16,7 @@ from operators import (
 from operators import aggregates as agg
 from operators.aggregates.sides import EVENT_TIME
 from operators.columns.arrow import bounds_type
-from operators.definitions.rolling import _as_of
+from operators.definitions.labels import as_of as features_as_of
 from operators.runtime.binding import Binding
 from operators.steps.late_reports import LateSide
 from state_backends import resolve
@@ -94,7 +94,7 @@ def joined() -> Any:
 def as_of() -> Any:
     """Aggregates beside labels."""
     features = RollingWindows("1 second").group_by("k").aggregate(**named("n", "total", "last"))
-    return _as_of(features, ["k", "asked", "v", "info"], "asked")[0]
+    return features_as_of(features, ["k", "asked", "v", "info"], "asked")[0]
 
 
 def simple(windows: Any, *results: str) -> Any:

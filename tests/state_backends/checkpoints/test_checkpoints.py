@@ -85,16 +85,23 @@ def side_by_side(names: Sequence[str]) -> Mapping[str, Case]:
     """Cases whose aggregates read columns of their own."""
     found = {}
     for number, name in enumerate(names):
-        given = CASES[name].aggregate
-        changes: dict[str, Any] = {"where": "ok"}
-        for field in fields(given):
-            value = getattr(given, field.name)
-            if field.name in ("column", "by", "other") and value is not None:
-                changes[field.name] = f"{value}{number}"
-            if field.name == "columns":
-                changes["columns"] = tuple(f"{column}{number}" for column in value)
-        found[f"r{number}"] = replace(CASES[name], aggregate=replace(given, **changes))
+        given = replace(over_columns(CASES[name].aggregate, number), where="ok")
+        found[f"r{number}"] = replace(CASES[name], aggregate=given)
     return found
+
+
+def over_columns(given: Any, number: int) -> Any:
+    """The aggregate over the columns of a number."""
+    changes: dict[str, Any] = {}
+    for field in fields(given):
+        value = getattr(given, field.name)
+        if field.name in ("column", "order", "other") and value is not None:
+            changes[field.name] = f"{value}{number}"
+        if field.name == "columns":
+            changes["columns"] = tuple(f"{column}{number}" for column in value)
+        if field.name == "of":  # each category's aggregate
+            changes["of"] = over_columns(value, number)
+    return replace(given, **changes)
 
 
 def columns_of(cases: Mapping[str, Case], rows: Mapping[str, Sequence[Row]]) -> pa.Table:
