@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from operators.sinks.kafka_table import read_table
     from operators.sinks.lake import Merge, merge_to
     from operators.sinks.lake_append import Append, append_to
+    from operators.sinks.lake_reading import HistoryAndStream, history_and_stream
     from operators.sinks.page_answers import Freshness
     from operators.sinks.page_reader import Answer, Answers, FeatureReader, StaleError
     from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
@@ -32,6 +33,7 @@ __all__ = [
     "FeatureReader",
     "FoundPage",
     "Freshness",
+    "HistoryAndStream",
     "KafkaSink",
     "Merge",
     "PageFinder",
@@ -48,6 +50,7 @@ __all__ = [
     "Wanted",
     "WrittenBatch",
     "append_to",
+    "history_and_stream",
     "merge_to",
     "read_table",
     "upsert_to",
@@ -59,6 +62,7 @@ _MODULES = {
     "kafka_table": ("read_table",),
     "lake": ("Merge", "merge_to"),
     "lake_append": ("Append", "append_to"),
+    "lake_reading": ("HistoryAndStream", "history_and_stream"),
     "page_answers": ("Freshness",),
     "page_reader": ("Answer", "Answers", "FeatureReader", "StaleError"),
     "pages": ("FoundPage", "PageFinder", "PageTable", "Wanted"),
