@@ -51,7 +51,17 @@ def number_categories(values: Values) -> tuple[Values, Ints]:
         order = np.argsort(distinct, kind="stable")
     else:
         distinct = fill(found.dictionary.to_pylist())
-        order = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
+        order = _ascending(distinct)
+    return _renumbered(distinct, number, order)
+
+
+def _ascending(values: Values) -> Ints:
+    """The order of distinct objects."""
+    return np.array(sorted(range(len(values)), key=values.__getitem__), np.int64)
+
+
+def _renumbered(distinct: Values, number: Ints, order: Ints) -> tuple[Values, Ints]:
+    """Distinct values in an order, and numbers of them in that order."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return distinct[order], place[number]
@@ -136,10 +146,8 @@ class Items:
         texts = _texts(content, begin + count * wide, end, row, filled, items[:, 0])
         found = texts.dictionary_encode()
         distinct = fill([_READ[kind](text) for text in found.dictionary.to_pylist()])
-        order = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return cls(row, place[found.indices.to_numpy()], distinct[order], items[:, 1:])
+        distinct, number = _renumbered(distinct, found.indices.to_numpy(), _ascending(distinct))
+        return cls(row, number, distinct, items[:, 1:])
 
 
 def _coded(distinct: Values) -> tuple[int, Ints, Ints, Ints, Ints]:

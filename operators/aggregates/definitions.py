@@ -153,6 +153,12 @@ class Aggregate(ABC):
             )
         return types[column]
 
+    def _check_positive(self, argument: str, value: object) -> None:
+        if type(value) is not int or value < 1:
+            raise DefinitionError(
+                f"{self._name}: {argument} must be a whole number of 1 or more, got {value!r}"
+            )
+
     @property
     def _name(self) -> str:
         return f"{type(self).__name__.lower()}({self.column or ''})"
@@ -177,10 +183,7 @@ class ByCategory(Aggregate):
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
-        if type(self.most) is not int or self.most < 1:
-            raise DefinitionError(
-                f"{self._name}: most must be a whole number of 1 or more, got {self.most!r}"
-            )
+        self._check_positive("most", self.most)
 
     @property
     def _name(self) -> str:

@@ -21,7 +21,6 @@ from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.errors import DefinitionError
 from serializers.arrays import fill, rows_between
 from serializers.values import canonical
 
@@ -172,8 +171,7 @@ class EndValues(Aggregate):
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
-        if type(self.size) is not int or self.size < 1:
-            raise DefinitionError(f"{self._name}: n must be a whole number of 1 or more, got {self.size!r}")
+        self._check_positive("n", self.size)
 
     @property
     def _name(self) -> str:

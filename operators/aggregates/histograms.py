@@ -79,10 +79,7 @@ class HistogramOf(Aggregate):
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
-        if type(self.most) is not int or self.most < 1:
-            raise DefinitionError(
-                f"{self._name}: most must be a whole number of 1 or more, got {self.most!r}"
-            )
+        self._check_positive("most", self.most)
 
     @property
     def _name(self) -> str:

@@ -17,7 +17,6 @@ from operators.aggregates.result_arrays import list_array, values_with_nulls
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State
 from operators.columns.records import Records
-from operators.errors import DefinitionError
 from serializers.arrays import fill
 from serializers.values import canonical
 
@@ -149,11 +148,7 @@ class TopN(Aggregate):
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
-        if type(self.size) is not int or self.size < 1:
-            letter = "k" if self.nulls else "n"
-            raise DefinitionError(
-                f"{self._name}: {letter} must be a whole number of 1 or more, got {self.size!r}"
-            )
+        self._check_positive("k" if self.nulls else "n", self.size)
 
     @property
     def _name(self) -> str:

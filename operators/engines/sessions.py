@@ -29,7 +29,7 @@ from operators.steps.emission import Emission
 from operators.steps.failed_windows import FailedWindow, note_window, with_keys
 from operators.steps.lateness import find_late
 from operators.steps.page_timers import first_by_key
-from operators.steps.panes import accumulated
+from operators.steps.panes import accumulated, reduced
 from operators.steps.partials import Partials
 from operators.steps.plan import WindowPlan
 from operators.steps.step import LateRecords, Step
@@ -181,30 +181,16 @@ class SessionPlan(WindowPlan):
         """Return one entry for each run of entries that begins at `starts`."""
         if len(starts) == len(entries):
             return entries
-        try:
-            states = self._reduced(entries, starts)
-        except AggregateError as error:
-            ends = np.append(starts[1:], len(entries))
 
-            def run(first: int, last: int) -> None:
-                some = np.arange(starts[first], ends[last - 1])
-                self._reduced(entries.take(some), starts[first:last] - starts[first])
+        def session(n: int) -> FailedWindow:
+            mine = slice(starts[n], np.append(starts[1:], len(entries))[n])
+            first, last = entries.columns[AT][mine].min(), entries.columns[WAITS][mine].max()
+            return FailedWindow(int(entries.key[starts[n]]), int(first), int(last))
 
-            def session(n: int) -> FailedWindow:
-                mine = slice(starts[n], ends[n])
-                first, last = entries.columns[AT][mine].min(), entries.columns[WAITS][mine].max()
-                return FailedWindow(int(entries.key[starts[n]]), int(first), int(last))
-
-            note_window(error, run, len(starts), session)
-            raise
+        states = reduced(self.operations, self.states, entries, starts, session)
         first = [column[starts] for column in entries.columns[:WAITS]]
         waits = np.maximum.reduceat(entries.columns[WAITS], starts)
         return _entries(entries.key[starts], (*first, waits), states)
-
-    def _reduced(self, entries: Entries, starts: Ints) -> list[State]:
-        return [
-            op.reduce(state, starts) for op, state in zip(self.operations, self.states(entries), strict=True)
-        ]
 
     def time(self, entries: Entries) -> Ints:
         """Return the time of each entry in the store."""

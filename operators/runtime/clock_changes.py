@@ -45,7 +45,7 @@ def check_clock_changes(
     latest = None
     for _, entries in store.scan():
         times = entries.time[entries.time < FAR_FUTURE]
-        latest = max([close_time if latest is None else latest, *times.tolist()])
+        latest = int(times.max(initial=close_time if latest is None else latest))
     if latest is None or latest <= FAR_PAST:
         return
     before, per_second = Zone.of_text(stored_identity[ZONE], text), 1_000_000 // binding.tick_us

@@ -13,8 +13,7 @@ from operators.steps.page_sums import PageSums
 from operators.steps.plan import Summed
 from serializers.keys import stored_key
 from state_backends import Entries, WindowStore
-from state_backends.store.entries import merge_entries, run_lengths
-from state_backends.store.ordering import row_order
+from state_backends.store.entries import in_order, merge_entries, run_lengths
 from state_backends.store.page_ids import PageIds, distinct_keys, keys_and_starts
 
 _Touched = set[tuple[int, int]]
@@ -181,7 +180,7 @@ class PageTrees:
             yield read.rows(in_tree, bodies)
             key, start = of[read.key[in_tree]], read.start[in_tree]
             pages = PageIds(span, key, start, start)
-            parts.append(_sorted(self._of_bodies(pages, list(compress(bodies, in_tree)))))
+            parts.append(in_order(self._of_bodies(pages, list(compress(bodies, in_tree)))))
         sums = merge_entries(parts, self._schema.layout)
         trees = np.flatnonzero(several).tolist()
         yield self._sum_rows(segment, found.stored, sums, trees, found.blocks(several[found.key]))
@@ -223,11 +222,6 @@ class PageTrees:
         """The bytes of the sums of each number, which ascend."""
         present, count = run_lengths(number)
         return dict(zip(present.tolist(), self._schema.layout.encode(sums.columns, count), strict=True))
-
-
-def _sorted(sums: Entries) -> Entries:
-    order = row_order(sums.key, sums.time)
-    return sums if order is None else sums.take(order)
 
 
 def _at(sums: Entries, time: Ints) -> Entries:

@@ -28,7 +28,7 @@ from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.pointer import NO_VERSION, Pointer
 from state_backends.durability.progress import Progress
 from state_backends.interface import WriteBatch
-from state_backends.store.ordering import row_order
+from state_backends.store.entries import in_order
 from state_backends.store.page_ids import further_names
 
 _LEAST = -(2**63)
@@ -126,7 +126,7 @@ class FoundKeys:
         """The binding of the features."""
         return self.features.binding
 
-    @property
+    @cached_property
     def freshness(self) -> Freshness:
         """How new it is."""
         stream_time: datetime | None = None
@@ -160,9 +160,7 @@ class FoundKeys:
         plan, pages = self.binding.plan, self.found.pages
         columns, counts = self._decoded()
         owner = np.fromiter((page.key for page in pages), np.int64, len(pages))
-        entries = Entries(np.repeat(owner, counts), tuple(columns))
-        order = row_order(entries.key, entries.time)
-        entries = entries if order is None else entries.take(order)
+        entries = in_order(Entries(np.repeat(owner, counts), tuple(columns)))
         windows = plan.windows_at(entries, self.found.sums, len(self.keys), at, self.features.empty)
         results = self.binding.output.table([windows])
         if len(self.keys) < len(self.number):

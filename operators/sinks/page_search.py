@@ -33,8 +33,7 @@ from operators.sinks.published import Head, wanted_head
 from operators.steps.plan import Summed
 from serializers.keys import bucket_of, stored_key
 from state_backends import Entries
-from state_backends.store.entries import merge_entries
-from state_backends.store.ordering import row_order
+from state_backends.store.entries import in_order, merge_entries
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _FEW_KEYS = 8
@@ -112,19 +111,21 @@ class PageSearch:
     _rows: dict[Node, list[KeyRow]] = field(default_factory=dict, init=False)
     """What was asked for, and found."""
 
+    def __post_init__(self) -> None:
+        self._stored = [stored_key(key) for key in self.keys]
+        self._buckets = [bucket_of(key, self.head.buckets) for key in self.keys]
+        summed = self._summed = None if self.time is None else self.binding.plan.summed
+        self._ends = []
+        if self.time is not None and summed is not None and self.head.segment:
+            self._ends = summed.ends(self.time)
+
     def run(self, finder: PageFinder) -> Found | None:
         """Return what the table has; None if another batch was written between two rounds, or the head names other rows.
 
         Raises:
             SinkError: a row is missing, so that an answer would lack records; or the table cannot be reached.
         """
-        self._stored = [stored_key(key) for key in self.keys]
-        self._buckets = [bucket_of(key, self.head.buckets) for key in self.keys]
-        summed = None if self.time is None else self.binding.plan.summed
-        self._ends = []
-        if self.time is not None and summed is not None and self.head.segment:
-            self._ends = summed.ends(self.time)
-        spans = self._spans()
+        spans, summed = self._spans(), self._summed
         wants, first = {**self._plain(spans), **({} if summed is None else self._sums(spans))}, None
         while True:
             self._ask(finder, wants)
@@ -167,9 +168,9 @@ class PageSearch:
             for at, span in enumerate(spans)
         }
         if self.is_small:
-            for end in self._ends:
+            for segment in {end // self.head.segment for end in self._ends}:
                 for n in range(len(self._stored)):
-                    wants.update(self.guess(n, end // self.head.segment))
+                    wants.update(self.guess(n, segment))
         return wants
 
     @property
@@ -253,7 +254,7 @@ class _Descent:
         blocks = self._cut(*self._blocks_of(segments))
         for part in self._cut(*self._parts_of(blocks)):
             self._read(part)
-        self.sums = merge_entries([_sorted(one) for one in self._taken], self._layout)
+        self.sums = merge_entries([in_order(one) for one in self._taken], self._layout)
 
     def _cut(self, rows: Sequence[KeyRow], last: Sequence[int]) -> "list[_Span]":
         """Take the sums of spans that windows contain whole; return the other spans that they reach into.
@@ -343,8 +344,3 @@ def _incomplete() -> SinkError:
         "the table of pages lacks a row of this key, so that an answer would lack records: something else deletes rows. "
         "Remove the table: the query writes all pages again with its next batch"
     )
-
-
-def _sorted(sums: Entries) -> Entries:
-    order = row_order(sums.key, sums.time)
-    return sums if order is None else sums.take(order)

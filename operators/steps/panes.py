@@ -4,7 +4,7 @@ An entry's columns are the head, which begins with the time, and the states of a
 with equal heads are one pane.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -83,27 +83,13 @@ class PaneSchema:
         """Return one pane for each run of panes that begins at `starts`."""
         if len(starts) == len(panes):
             return panes
-        try:
-            states = self._reduced(panes, starts)
-        except AggregateError as error:
-            ends = np.append(starts[1:], len(panes))
 
-            def run(first: int, last: int) -> None:
-                some = np.arange(starts[first], ends[last - 1])
-                self._reduced(panes.take(some), starts[first:last] - starts[first])
+        def pane(number: int) -> FailedWindow:
+            return FailedWindow(int(panes.key[starts[number]]), int(panes.time[starts[number]]))
 
-            def pane(number: int) -> FailedWindow:
-                return FailedWindow(int(panes.key[starts[number]]), int(panes.time[starts[number]]))
-
-            note_window(error, run, len(starts), pane)
-            raise
+        states = reduced(self.operations, self.states, panes, starts, pane)
         head = [column[starts] for column in panes.columns[: len(self.head)]]
         return self.entries(panes.key[starts], head, states)
-
-    def _reduced(self, panes: Entries, starts: Ints) -> list[State]:
-        return [
-            op.reduce(state, starts) for op, state in zip(self.operations, self.states(panes), strict=True)
-        ]
 
     def by_time(self, panes: Entries) -> Entries:
         """Return one pane for each key and time, whatever else is in the head."""
@@ -155,6 +141,38 @@ def accumulated(operations: Sequence[Operation], records: Records, starts: Ints)
             return FailedWindow(records.keys[records.key[first]], int(records.time[first]))
 
         note_window(error, run, len(starts), pane)
+        raise
+
+
+def reduced(
+    operations: Sequence[Operation],
+    states_of: Callable[[Entries], Sequence[State]],
+    entries: Entries,
+    starts: Ints,
+    window: Callable[[int], FailedWindow],
+) -> list[State]:
+    """Return the combined states of each run of entries that begins at `starts`.
+
+    Args:
+        operations: the operations of the states.
+        states_of: returns the states of entries, one per operation.
+        entries: the entries.
+        starts: shape (runs,), int64.
+        window: returns what a run is of, by its number, for errors.
+    """
+
+    def run(entries: Entries, starts: Ints) -> list[State]:
+        return [op.reduce(state, starts) for op, state in zip(operations, states_of(entries), strict=True)]
+
+    try:
+        return run(entries, starts)
+    except AggregateError as error:
+        ends = np.append(starts[1:], len(entries))
+
+        def some(first: int, last: int) -> None:
+            run(entries.take(np.arange(starts[first], ends[last - 1])), starts[first:last] - starts[first])
+
+        note_window(error, some, len(starts), window)
         raise
 
 

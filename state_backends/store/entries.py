@@ -61,9 +61,13 @@ def merge_entries(parts: Sequence[Entries], layout: PageLayout) -> Entries:
     places = append_places([(part.key, part.time) for part in filled])
     if places is not None:
         return _place(filled, places)
-    whole = _concat(filled)
-    order = row_order(whole.key, whole.time)
-    return whole if order is None else whole.take(order)
+    return in_order(_concat(filled))
+
+
+def in_order(entries: Entries) -> Entries:
+    """Return entries sorted by key number and time; equal ones stay in their order."""
+    order = row_order(entries.key, entries.time)
+    return entries if order is None else entries.take(order)
 
 
 def _place(parts: Sequence[Entries], places: Sequence[Runs]) -> Entries:
