@@ -78,13 +78,12 @@ class SQLiteSink(Sink):
             noted = self.table, changes.query, changes.batch, changes.fingerprint
             if db.execute(_NOTE, noted).rowcount < 1:
                 return False
-            self._delete(db, gone)
+            deleted = self._delete(db, gone)
             if changes.latest_by is not None:
                 rows = self._without_older(db, changes, rows)
             self._delete(db, null_keys(rows, changes.keys))
             self._upsert(db, changes, rows)
-            deleted = gone.num_rows > 0
-        if deleted:
+        if deleted > 0:
             self._empty_log()
         return True
 
