@@ -13,6 +13,7 @@ from operators.columns.arrow import plain_type
 from operators.columns.checks import list_columns, refuse_twice
 from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
+from operators.sinks.tables import check_key_names
 from operators.sinks.times import refuse_times
 from serializers.arrays import one_array, take_rows
 from serializers.shapes import short
@@ -146,16 +147,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
-    if not keys:
-        raise DefinitionError(
-            "upsert_to needs keys: the rows have no window, so name the columns that identify a row"
-        )
-    refuse_twice("key column", tuple(keys))
+    check_key_names("upsert_to", keys, schema.names)
     for key in keys:
-        if key not in schema.names or key == "change":
-            available = [name for name in schema.names if name != "change"]
-            listed = list_columns(key, available)
-            raise DefinitionError(f"key column {key!r} does not exist; the rows have the columns {listed}")
         if pat.is_nested(schema.field(key).type):
             raise DefinitionError(
                 f"key column {key!r} is of type {schema.field(key).type}; keys must be atomic: name its "

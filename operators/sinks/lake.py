@@ -35,7 +35,7 @@ _CONFLICT = re.compile(
 _UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException"
 _MOST_RANGES = 32
 """Ranges of days in a MERGE's condition: days that are apart are put together until there are no more."""
-NAMELESS = (
+_NAMELESS = (
     "{0} cannot find the query's id, since this session is one of Spark Connect, or the call does not come from foreachBatch: "
     "give the query a name with query=..., which no other query on the table has"
 )
@@ -56,14 +56,11 @@ class Merge:
 
     def __call__(self, rows: "DataFrame", batch: int) -> None:
         """Merge the rows of a batch into the table, unless they are in it already."""
-        running = query_id(rows.sparkSession)
-        query = self.query or running
-        if query is None:
-            raise DefinitionError(NAMELESS.format("merge_to"))
-        with in_words(f"merge_to({self.table!r})", query, batch):
+        of = batch_of("merge_to", rows, self.query, batch)
+        with in_words(f"merge_to({self.table!r})", of.query, batch):
             source = pinned(rows, self.keys)
             try:
-                self._write(rows.sparkSession, source, Batch(query, batch, running))
+                self._write(rows.sparkSession, source, of)
             finally:
                 source.unpin()
 
@@ -91,6 +88,25 @@ class Batch:
     query: str
     number: int
     running: str | None
+
+
+def batch_of(function: str, rows: "DataFrame", query: str | None, number: int) -> Batch:
+    """Return the batch that rows are.
+
+    Args:
+        function: the name of the function that users called, for errors.
+        rows: the rows.
+        query: the name that users gave the query, if they did.
+        number: the batch's number.
+
+    Raises:
+        DefinitionError: the query has no name, and Spark does not tell its id.
+    """
+    running = query_id(rows.sparkSession)
+    name = query or running
+    if name is None:
+        raise DefinitionError(_NAMELESS.format(function))
+    return Batch(name, number, running)
 
 
 def merge_to(
@@ -264,8 +280,6 @@ def merge(table: LakeTable, source: Pinned, *, with_day: bool) -> Sequence[Any]:
     frame, names = source.frame, source.names
     if with_day:
         frame, names = frame.withColumn(DAY, day_of(frame, "window_start")), [*names, DAY]
-    view = f"windows_source_{uuid4().hex}"
-    frame.createOrReplaceTempView(view)
     deleted = f"new.{quote(source.deleted)}"
     same = [f"old.{quote(key)} <=> new.{quote(key)}" for key in source.keys]
     condition = " AND ".join([*same, *_bounds(frame, source.days, with_day=with_day)])
@@ -273,13 +287,11 @@ def merge(table: LakeTable, source: Pinned, *, with_day: bool) -> Sequence[Any]:
     update = ", ".join(f"{quote(name)} = new.{quote(name)}" for name in changed)
     when_matched = f"WHEN MATCHED THEN UPDATE SET {update} " if update else ""
     columns, values = ", ".join(map(quote, names)), ", ".join(f"new.{quote(name)}" for name in names)
-    try:
+    with table.view_of(frame) as view:
         return table.spark.sql(
             f"MERGE INTO {table.name} AS old USING {view} AS new ON {condition} WHEN MATCHED AND {deleted} "
             f"THEN DELETE {when_matched}WHEN NOT MATCHED AND NOT {deleted} THEN INSERT ({columns}) VALUES ({values})"
         ).collect()
-    finally:
-        table.spark.catalog.dropTempView(view)
 
 
 def _bounds(frame: "DataFrame", days: Sequence[int] | None, *, with_day: bool) -> list[str]:

@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from operators.errors import DefinitionError
 from operators.sinks.fingerprints import fingerprint_of
 from operators.sinks.interface import SinkError
-from operators.sinks.lake import NAMELESS, Batch, Format, check_arguments, prepared, retried, write_once
+from operators.sinks.lake import Batch, Format, batch_of, check_arguments, prepared, retried, write_once
 from operators.sinks.lake_rows import DAY, day_of, fingerprint_of_frame, flat_columns
 from operators.sinks.lake_tables import LakeTable, lake_table
 from operators.sinks.upsert import in_words
-from operators.spark.base.inside import query_id, unpin
+from operators.spark.base.inside import unpin
 from operators.spark.base.quoting import quote
 
 if TYPE_CHECKING:
@@ -30,19 +29,16 @@ class Append:
 
     def __call__(self, rows: "DataFrame", batch: int) -> None:
         """Append the rows of a batch to the table, unless they are in it already."""
-        running = query_id(rows.sparkSession)
-        query = self.query or running
-        if query is None:
-            raise DefinitionError(NAMELESS.format("append_to"))
+        of = batch_of("append_to", rows, self.query, batch)
         columns, _ = flat_columns(rows)
         if "change" in columns:
             raise DefinitionError(
                 "the rows have the column 'change', so that later ones replace earlier ones: use merge_to, or emit('on_close')"
             )
-        with in_words(f"append_to({self.table!r})", query, batch):
+        with in_words(f"append_to({self.table!r})", of.query, batch):
             frame = rows.select(*(column.alias(name) for name, column in columns.items())).localCheckpoint()
             try:
-                self._write(frame, Batch(query, batch, running))
+                self._write(frame, of)
             finally:
                 unpin(frame)
 
@@ -104,10 +100,6 @@ def _mark(table: LakeTable, query: str) -> None:
 
 
 def _insert(table: LakeTable, frame: "DataFrame") -> Sequence[Any]:
-    view = f"windows_source_{uuid4().hex}"
-    frame.createOrReplaceTempView(view)
     columns = ", ".join(map(quote, frame.columns))
-    try:
+    with table.view_of(frame) as view:
         return table.spark.sql(f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM {view}").collect()
-    finally:
-        table.spark.catalog.dropTempView(view)

@@ -2,10 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from operators.errors import DefinitionError
-from operators.sinks.lake_tables import KEYS, LakeTable, lake_table
+from operators.sinks.lake_tables import KEYS, IcebergTable, LakeTable, lake_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,9 @@ def history_and_stream(spark: "SparkSession", table: str, version: int | None = 
             f"table {table} is kept by merge_to or upsert_to, which replace rows: a stream has appended rows only. Read the "
             "table that the records come from"
         )
-    cut, option = (_cut_delta if found.format == "delta" else _cut_iceberg)(found, version)
+    cut, option = (
+        _cut_iceberg(found, version) if isinstance(found, IcebergTable) else _cut_delta(found, version)
+    )
     history = spark.sql(f"SELECT * FROM {table} VERSION AS OF {cut}")
     reader = spark.readStream.format(found.format).options(**option)
     path = re.match(r"`?delta`?\.`([^`]+)`", table)
@@ -70,30 +72,22 @@ def _cut_delta(table: LakeTable, version: int | None) -> tuple[int, dict[str, st
     return cut, {"startingVersion": str(cut + 1)}
 
 
-def _cut_iceberg(table: LakeTable, version: int | None) -> tuple[int, dict[str, str]]:
-    rows = table.spark.sql(
-        "SELECT s.snapshot_id, s.parent_id, unix_millis(s.committed_at), s.operation, r.snapshot_id = s.snapshot_id "
-        f"FROM {table.name}.snapshots s CROSS JOIN (SELECT snapshot_id FROM {table.name}.refs WHERE name = 'main') r"
-    ).collect()
-    known = {row[0]: row for row in rows}
-    number = next((row[0] for row in rows if row[4]), None)
-    line = list[Any]()  # newest first
-    while number in known:
-        line.append(number)
-        number = known[number][1]
+def _cut_iceberg(table: IcebergTable, version: int | None) -> tuple[int, dict[str, str]]:
+    known = {row[0]: row for row in table.line("unix_millis(s.committed_at)", "s.operation")}
+    line = list(known)  # newest first
     if version is None and len(line) > 1:
         version = line[1]
     if version is None or version not in line[1:]:
         raise DefinitionError(_NO_CHILD.format(table.name, f"snapshot {version}"))
     after = line[: line.index(version)]
-    if changed := [number for number in after if known[number][3] not in ("append", "replace")]:
+    if changed := [number for number in after if known[number][2] not in ("append", "replace")]:
         raise DefinitionError(
-            f"snapshot {changed[-1]} of table {table.name} is of the kind {known[changed[-1]][3]!r}: a stream has appended "
+            f"snapshot {changed[-1]} of table {table.name} is of the kind {known[changed[-1]][2]!r}: a stream has appended "
             "rows only. Cut the table after it"
         )
     # Iceberg takes the oldest of the newest snapshots that are not before this time.
-    time = known[version][2] + 1
-    first = next((at for at, number in enumerate(line) if known[number][2] < time), len(line)) - 1
+    time = known[version][1] + 1
+    first = next((at for at, number in enumerate(line) if known[number][1] < time), len(line)) - 1
     if line[first] != after[-1]:
         raise DefinitionError(
             f"snapshots of table {table.name} have the same time, or go back in time, so that a stream would not start after "

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from operators.columns.checks import list_columns, refuse_twice
+from operators.columns.checks import refuse_twice
 from operators.errors import DefinitionError
 from operators.sinks.fingerprints import fingerprint_of
 from operators.sinks.interface import SinkError
-from operators.sinks.tables import free_name
+from operators.sinks.tables import check_key_names, free_name
 from operators.spark.base.inside import unpin
 from operators.spark.base.quoting import quote
 
@@ -210,15 +210,8 @@ def _last_of_each(frame: "DataFrame", keys: Sequence[str], deleted: str) -> "Dat
 def _check_keys(rows: "DataFrame", keys: Sequence[str]) -> None:
     from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
-    if not keys:
-        raise DefinitionError(
-            "merge_to needs keys: the rows have no window, so name the columns that identify a row"
-        )
-    refuse_twice("key column", tuple(keys))
+    check_key_names("merge_to", keys, rows.columns)
     for key in keys:
-        if key not in rows.columns or key == "change":
-            listed = list_columns(key, [name for name in rows.columns if name != "change"])
-            raise DefinitionError(f"key column {key!r} does not exist; the rows have the columns {listed}")
         type_ = rows.schema[key].dataType
         if isinstance(type_, ArrayType | MapType | StructType | VariantType):
             raise DefinitionError(

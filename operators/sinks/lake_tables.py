@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
 
 from operators.errors import DefinitionError
 from operators.sinks.interface import SinkError
@@ -14,7 +15,7 @@ from operators.sinks.lake_rows import DAY
 from operators.spark.base.quoting import quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructField, StructType
 
 KEYS = "windows.keys"
@@ -132,6 +133,16 @@ class LakeTable(ABC):
         )
 
     @contextmanager
+    def view_of(self, frame: "DataFrame") -> Iterator[str]:
+        """Give a frame a name that a statement of this block can use."""
+        view = f"windows_source_{uuid4().hex}"
+        frame.createOrReplaceTempView(view)
+        try:
+            yield view
+        finally:
+            self.spark.catalog.dropTempView(view)
+
+    @contextmanager
     def noted(self, note: Note) -> Iterator[None]:
         """Have the one statement of this block commit the note.
 
@@ -205,17 +216,22 @@ class IcebergTable(LakeTable):
 
     def last_note(self, query: str) -> Note | None:
         self.refresh()
+        notes = (note_of(row[1], query) for row in self.line(f"s.summary['{STAMP}']"))
+        return next(filter(None, notes), None)
+
+    def line(self, *columns: str) -> "list[Row]":
+        """Return the snapshots of the table, newest first: the id, and columns of `snapshots` as `s`; those that are kept."""
         rows = self.spark.sql(
-            f"SELECT s.snapshot_id, s.parent_id, s.summary['{STAMP}'], r.snapshot_id = s.snapshot_id "
+            f"SELECT {', '.join(['s.snapshot_id', *columns])}, s.parent_id, r.snapshot_id = s.snapshot_id "
             f"FROM {self.name}.snapshots s CROSS JOIN (SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main') r"
         ).collect()
-        known = {number: (parent, text) for number, parent, text, _ in rows}
-        number = next((number for number, _, _, is_head in rows if is_head), None)
+        known = {row[0]: row for row in rows}
+        number = next((row[0] for row in rows if row[-1]), None)
+        found = []
         while number in known:
-            number, text = known[number]
-            if found := note_of(text, query):
-                return found
-        return None
+            found.append(known[number])
+            number = known[number][-2]
+        return found
 
     def settings(self, note: Note) -> dict[str, str]:
         return {f"spark.sql.iceberg.snapshot-property.{STAMP}": note.text()}

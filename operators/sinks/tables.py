@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.columns.checks import list_columns, refuse_twice
+from operators.errors import DefinitionError
 from operators.sinks.interface import Changes, SinkError
 
 BATCHES = "windows_batches"
@@ -27,6 +29,30 @@ class Layout:
     required: Mapping[str, bool]
     unique: Sequence[frozenset[str]]
     types: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_key_names(function: str, keys: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse keys that are missing, named twice, or no columns of the rows.
+
+    Args:
+        function: the name of the function that users called.
+        keys: names of the key columns, those of the window among them.
+        columns: names of the rows' columns.
+
+    Raises:
+        DefinitionError: names the key.
+    """
+    if not keys:
+        raise DefinitionError(
+            f"{function} needs keys: the rows have no window, so name the columns that identify a row"
+        )
+    refuse_twice("key column", tuple(keys))
+    for key in keys:
+        if key not in columns or key == "change":
+            listed_columns = list_columns(key, [name for name in columns if name != "change"])
+            raise DefinitionError(
+                f"key column {key!r} does not exist; the rows have the columns {listed_columns}"
+            )
 
 
 def quoted(name: str) -> str:
