@@ -24,7 +24,7 @@ from operators.aggregates.operations import (
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.result_arrays import list_array, map_array, masked, typed_values
 from operators.columns.arrow import state_code
-from operators.columns.checks import check_column_name, list_columns
+from operators.columns.checks import NO_TIMES_OF_DAY, check_column_name, list_columns
 from operators.columns.expressions import named
 from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError
@@ -164,9 +164,10 @@ class Aggregate(ABC):
         return f"{type(self).__name__.lower()}({self.column or ''})"
 
     def _refuse(self, type_: pa.DataType, expected: str, column: str | None = None) -> DefinitionError:
-        return DefinitionError(
-            f"{self._name}: column {(column or self.column)!r} is of type {type_}, not {expected}: cast it before apply"
-        )
+        reason = f", not {expected}: cast it before apply"
+        if pat.is_time(type_):
+            reason = f"; {NO_TIMES_OF_DAY}"
+        return DefinitionError(f"{self._name}: column {(column or self.column)!r} is of type {type_}{reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ def number_values(values: list[Any]) -> tuple[list[Any], Ints]:
     """Return the distinct values in order, NaN last, and the number of each value among them."""
     if values and type(values[0]) in (int, float):
         array = np.array(values)
-        if array.dtype != object:
+        # Whole numbers become floats, which are not exact, if some need 64 bits without a sign, and some have one.
+        if array.dtype != object and (array.dtype.kind == "f") == (type(values[0]) is float):
             found, numbers = np.unique(array, return_inverse=True)
             return found.tolist(), numbers
     listed = distinct(values)

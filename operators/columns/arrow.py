@@ -11,8 +11,10 @@ import pyarrow.types as pat
 
 from operators.columns.python_values import arrow_values, python_values
 from serializers.arrays import fill, one_array
+from serializers.errors import SerializationError
 
 Ints = npt.NDArray[np.int64]
+_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,22 @@ def canonical_floats(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(wide), float("nan"), wide).cast(array.type)
 
 
-def column_data(array: pa.Array | pa.ChunkedArray) -> ColumnData:
-    """Return an Arrow column as NumPy values. O(n); objects cost a Python object each."""
+def column_data(array: pa.Array | pa.ChunkedArray, name: str = "") -> ColumnData:
+    """Return an Arrow column as NumPy values. O(n); objects cost a Python object each.
+
+    Args:
+        array: the column.
+        name: its name, for errors.
+
+    Raises:
+        SerializationError: a column of uint64 has a number that no int64 holds.
+    """
     array = plain_array(array)
+    if pat.is_uint64(array.type) and (most := pc.max(array).as_py() or 0) > _INT64_MAX:
+        raise SerializationError(
+            f"column {name!r} of type uint64 has the number {most}, but values are stored as int64, up to {_INT64_MAX}: "
+            "cast it to decimal128(20, 0) or to a string"
+        )
     valid = None if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
     code = state_code(array.type)
     if code == "object":

@@ -15,6 +15,10 @@ _LONGEST_NAME = 100
 Types = Mapping[str, pa.DataType]
 _WHOLE_NUMBERS = ("bigint", "int", "int32", "uint32", "uint64")
 """Names of types, of Spark and of Arrow, that are often milliseconds since the epoch."""
+_TIME_OF_DAY = re.compile(r"time(?:32|64)?[(\[]")
+"""How the names of types of times of day begin, of Spark and of Arrow."""
+NO_TIMES_OF_DAY = "times of day are not supported: cast it before apply, for example to a string"
+"""What is said of a column of times of day where there is no operation on them."""
 _EXPRESSION = re.compile(r"[()+*/%<>=!]| - | (?:and|or|is|in|like) ", re.IGNORECASE)
 
 
@@ -86,9 +90,10 @@ def check_columns(
             )
     check_event_time(types[event_time], event_time)
     for key in keys:
+        if pat.is_time(types[key]):
+            raise DefinitionError(f"key column {key!r} is of type {types[key]}; {NO_TIMES_OF_DAY}")
         if (
             pat.is_nested(types[key])
-            or pat.is_time(types[key])
             or pat.is_interval(types[key])
             or getattr(types[key], "unit", "us") == "ns"
         ):
@@ -181,6 +186,11 @@ def not_a_time(type_: object, name: str, frame: str = "") -> str:
     """Return the message for an event-time column of another type; arguments as of `check_event_time`."""
     where = f"frame {frame}: " if frame else ""
     by = "for example with to_timestamp"
+    if _TIME_OF_DAY.match(str(type_)):
+        return (
+            f"{where}event time column {name!r} is of type {type_}, which has no date: make a timestamp of a date and it, on "
+            f"Spark with make_timestamp(date, {name})"
+        )
     if str(type_) in _WHOLE_NUMBERS:
         by = "by its unit with timestamp_millis, timestamp_micros or timestamp_seconds (to_timestamp takes seconds)"
     return f"{where}event time column {name!r} is of type {type_}, not a timestamp: cast it, {by}"

@@ -113,7 +113,7 @@ class RecordColumns:
         table = self._as_bound(rows.table)
         key, distinct = number_keys([table.column(name) for name in self.group_by], table.num_rows)
         keys = encode_keys(distinct) if self.group_by else [NO_COLUMNS]
-        values = {name: column_data(table.column(name)) for name in self.values}
+        values = {name: column_data(table.column(name), name) for name in self.values}
         if not self.rows:
             return Records(keys, key, rows.time, values, rows.bad, rows.gap, columns=self)
         whole, row = table.select(self.rows), np.arange(table.num_rows)

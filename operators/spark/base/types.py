@@ -4,12 +4,13 @@ PySpark's own conversions are internal, and change from version to version.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import types as spark
 
+from operators.columns.checks import NO_TIMES_OF_DAY
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding
 
@@ -29,6 +30,7 @@ _TO_ARROW: dict[type[spark.DataType], pa.DataType] = {
     spark.TimestampType: pa.timestamp("us", "UTC"),
     spark.TimestampNTZType: pa.timestamp("us"),
     spark.DayTimeIntervalType: pa.duration("us"),
+    **({spark.TimeType: pa.time64("us")} if hasattr(spark, "TimeType") else {}),  # since Spark 4.1
 }
 _TO_SPARK = {
     pa.bool_(): spark.BooleanType(),
@@ -78,27 +80,35 @@ def check_collations(schema: spark.StructType, binding: Binding) -> None:
             )
 
 
-def check_lacking(schema: spark.StructType, names: Iterable[str]) -> None:
-    """Refuse columns of types that Arrow lacks, such as variant and intervals of months.
+def check_lacking(schema: spark.StructType, names: Mapping[str, str]) -> None:
+    """Refuse columns of types that Arrow lacks, such as variant and intervals of months, and of times of day.
+
+    Spark has times of day, but neither groups by them nor writes them into files (UNSUPPORTED_TIME_TYPE).
 
     Args:
         schema: the frame's columns.
-        names: the names of the columns that are read.
+        names: the columns that are read, each with its name in the message.
 
     Raises:
         DefinitionError: names the column, its type, and the way out.
     """
     for field in schema.fields:
-        if field.name in names and _is_lacking(arrow_type(field.dataType)):
-            raise DefinitionError(
-                f"column {field.name!r} is of type {field.dataType.simpleString()}, which no Arrow table can hold: cast it "
-                "before apply, for example to a string"
-            )
+        if field.name not in names:
+            continue
+        type_ = arrow_type(field.dataType)
+        reason = ""
+        if _has_times_of_day(type_):
+            reason = f"; {NO_TIMES_OF_DAY}"
+        elif _is_lacking(type_):
+            reason = ", which no Arrow table can hold: cast it before apply, for example to a string"
+        if reason:
+            shown = names[field.name]
+            raise DefinitionError(f"column {shown!r} is of type {field.dataType.simpleString()}{reason}")
 
 
 def in_spark_types(message: str) -> str:
-    """Return a message with the names that Spark has for types that Arrow lacks."""
-    return _LACKING.sub(r"\1", message)
+    """Return a message with the names that Spark has for times of day, and for types that Arrow lacks."""
+    return _LACKING.sub(r"\1", message).replace("time64[us]", "time")
 
 
 def arrow_type(type_: spark.DataType) -> pa.DataType:
@@ -118,11 +128,11 @@ def reported_schema(schema: spark.StructType) -> pa.Schema:
     """Return the columns as Arrow fields, to be reported as they came.
 
     Raises:
-        DefinitionError: a column has a type that Arrow lacks; names it.
+        DefinitionError: a column has a type that Arrow lacks, or times of day; names it.
     """
     reported = arrow_schema(schema)
     for field, column in zip(reported, schema.fields, strict=True):
-        if _is_lacking(field.type):
+        if _is_lacking(field.type) or _has_times_of_day(field.type):
             raise DefinitionError(
                 f"column {field.name!r} is of type {column.dataType.simpleString()}, which cannot be reported: "
                 "cast it, or drop it with df.drop"
@@ -132,13 +142,25 @@ def reported_schema(schema: spark.StructType) -> pa.Schema:
 
 def _is_lacking(type_: pa.DataType) -> bool:
     """Whether a type is, or holds, one that Arrow lacks, or a struct without fields, of which it cannot make rows."""
+    return _holds(
+        type_, lambda part: bool(pat.is_null(part) or (pat.is_struct(part) and not part.num_fields))
+    )
+
+
+def _has_times_of_day(type_: pa.DataType) -> bool:
+    """Whether a type is, or holds, times of day."""
+    return _holds(type_, lambda part: bool(pat.is_time(part)))
+
+
+def _holds(type_: pa.DataType, asked: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type, or one of those in it at any depth, is what is asked for."""
+    if asked(type_):
+        return True
     if pat.is_map(type_):
-        return _is_lacking(type_.key_type) or _is_lacking(type_.item_type)
+        return _holds(type_.key_type, asked) or _holds(type_.item_type, asked)
     if pat.is_list(type_):
-        return _is_lacking(type_.value_type)
-    if pat.is_struct(type_):
-        return not type_.num_fields or any(map(_is_lacking, (f.type for f in type_)))
-    return bool(pat.is_null(type_))
+        return _holds(type_.value_type, asked)
+    return bool(pat.is_struct(type_)) and any(_holds(field.type, asked) for field in type_)
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:

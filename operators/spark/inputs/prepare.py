@@ -117,7 +117,7 @@ def prepare(
         binding = operator.bind(schema, time, config)
     except DefinitionError as error:
         raise type(error)(in_spark_types(str(error))) from error.__cause__
-    check_lacking(df.schema, binding.inputs.names)
+    check_lacking(df.schema, {name: name for name in binding.inputs.names})
     check_collations(df.schema, binding)
     if max_future_us is not None:
         df = with_known_times(df, time, max_future_us)

@@ -15,6 +15,7 @@ from operators.aggregates.sides import (
 )
 from operators.errors import DefinitionError
 from operators.spark.base.quoting import quote
+from operators.spark.base.types import check_lacking
 from operators.spark.inputs.chains import Incoming, incoming
 from operators.spark.inputs.future import known_by_now
 from operators.spark.inputs.pipeline_schema import no_analysis_needed
@@ -78,11 +79,14 @@ def unite(
         max_future_us: how far ahead of the clock event times may be in microseconds; None for any number.
 
     Raises:
-        DefinitionError: an event time is not a timestamp, types differ, names collide, or a stream's watermark does not fit.
+        DefinitionError: an event time is not a timestamp, types differ, names collide, or a stream's watermark does not fit;
+            or a column has a type that Arrow lacks, or times of day.
     """
     check_joint_names(sides, shared)
     for name, frame in frames.items():
         check_time(frame, times[name], name)
+    for side in sides:
+        check_lacking(frames[side.name].schema, {name: side.joint(name) for name in side.columns})
     parts = [_part(sides, side, shared, frames, times[side.name], max_future_us) for side in sides]
     read = {
         side.name: incoming(frames[side.name], times[side.name], grace_us, takes_updates=False)

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import DefinitionError, SlidingWindows
+from operators import DefinitionError, RollingWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.columns.arrow import ColumnData, arrow_column, column_data, state_code
 from serializers.arrays import fill
+from serializers.errors import SerializationError
 
 UTC = timezone.utc
 COLUMNS: list[tuple[pa.DataType, str, list[Any]]] = [
@@ -113,7 +114,7 @@ def test_nan_is_no_null() -> None:
 
 def test_whole_numbers_beyond_64_bits_are_an_error() -> None:
     """An unsigned number that does not fit is an error, never a negative one."""
-    with pytest.raises(pa.ArrowInvalid, match="18446744073709551615"):
+    with pytest.raises(SerializationError, match="18446744073709551615"):
         column_data(pa.array([2**64 - 1], pa.uint64()))
 
 
@@ -215,3 +216,89 @@ def test_keys_before_the_year_1_and_after_9999() -> None:
         runner.process(table)
         rows = runner.process(table.slice(0, 0), stream_time=100)
     assert rows.select(["d", "t"]).combine_chunks().equals(table.select(["d", "t"]))
+
+
+TIMES = SlidingWindows(5)
+LATEST = 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str
+)
+@pytest.mark.parametrize(
+    ("operator", "begins"),
+    [
+        (TIMES.group_by("t").aggregate(n=agg.count()), "key column 't' is of type"),
+        (TIMES.group_by("k").aggregate(n=agg.max("t")), "aggregate 'n': max"),
+        (TIMES.group_by("k").aggregate(n=agg.collect_list("t")), "aggregate 'n': collect_list"),
+        (TIMES.group_by("k").aggregate(n=agg.count().by("t")), "aggregate 'n': count"),
+    ],
+    ids=["key", "max", "collect_list", "by"],
+)
+def test_times_of_day_are_refused_as_such(type_: pa.DataType, operator: Any, begins: str) -> None:
+    """No key and no aggregate takes times of day: the message says that, and the way out. Folds and rows do take them."""
+    table = pa.table({"k": ["a"], "t": pa.array([5], type_), "at": [5]})
+    with (
+        operator.local_runner("at") as runner,
+        pytest.raises(
+            DefinitionError, match=f"{begins}.*time.*; times of day are not supported: cast it .* to a string"
+        ),
+    ):
+        runner.process(table)
+
+
+def test_a_time_of_day_is_no_event_time() -> None:
+    """A time of day lacks a date, which no cast gives it."""
+    table = pa.table({"k": ["a"], "t": pa.array([5], pa.time64("us"))})
+    with (
+        TIMES.group_by("k").aggregate(n=agg.count()).local_runner("t") as runner,
+        pytest.raises(
+            DefinitionError, match=r"column 't' is of type time64\[us\], which has no date: .*make_timestamp"
+        ),
+    ):
+        runner.process(table)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    "aggregate",
+    [
+        agg.sum("v"),
+        agg.max("v"),
+        agg.last("v"),
+        agg.collect_set("v"),
+        agg.count("v"),
+        agg.count().by("v"),
+        agg.fold(int, lambda _, v: v, "v", type="bigint"),
+    ],
+    ids=["sum", "max", "last", "collect_set", "count", "by", "fold"],
+)
+def test_unsigned_numbers_beyond_int64_are_refused_by_name(aggregate: Any, late: bool) -> None:
+    """A value of uint64 that no int64 holds ends the batch with the name of its column and the way out; nothing is stored."""
+    few = pa.table({"k": ["a"], "v": pa.array([2**63 - 1], pa.uint64()), "at": [5]})
+    many = few.set_column(1, "v", pa.array([LATEST], pa.uint64()))
+    with TIMES.group_by("k").aggregate(n=aggregate).local_runner("at", late=late) as runner:
+        runner.process(few)
+        with pytest.raises(
+            SerializationError, match=f"column 'v' of type uint64 has the number {LATEST}, .*: cast it"
+        ):
+            runner.process(many)
+        assert runner.process(few.slice(1), stream_time=100).num_rows
+
+
+def test_unsigned_numbers_beyond_int64_in_keys_and_rows() -> None:
+    """As keys, in arrays, and beside the results of rolling windows, all numbers of uint64 come out as they went in."""
+    numbers = [1, 2**63, LATEST]
+    lists = pa.array([[], [1], [LATEST]], pa.list_(pa.uint64()))
+    table = pa.table({"v": pa.array(numbers, pa.uint64()), "vs": lists, "at": [5, 5, 5]})
+    windows = TumblingWindows(10).group_by("v").aggregate(n=agg.collect_union("vs"))
+    beside = RollingWindows({"ever": "lifetime"}).group_by("v").aggregate(n=agg.count())
+    found = []
+    for operator in (windows, beside):
+        with operator.local_runner("at") as runner:
+            first = runner.process(table)
+            runner.restart()
+            rest = runner.process(table.slice(3), stream_time=100)
+            found.append(pa.concat_tables([first, rest]).sort_by("v").to_pylist())
+    assert [(row["v"], row["n"]) for row in found[0]] == [*zip(numbers, lists.to_pylist(), strict=True)]
+    assert [(row["v"], row["vs"]) for row in found[1]] == [*zip(numbers, lists.to_pylist(), strict=True)]

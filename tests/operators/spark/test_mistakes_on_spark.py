@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
 
 from operators import (
     DefinitionError,
@@ -114,6 +115,29 @@ def lacking(df: DataFrame) -> DataFrame:
     return df.withColumns({"v": variant, "p": months, "vs": F.array(variant)})
 
 
+TIME = "time.*; times of day are not supported: cast it before apply, for example to a string"
+TIMES_OF_DAY: dict[str, Callable[[DataFrame], Any]] = {
+    f"key column 't' is of type {TIME}": lambda df: (
+        SlidingWindows("2 seconds").group_by("t").aggregate(n=agg.count()).apply(df, "at")
+    ),
+    rf"max\(t\): column 't' is of type {TIME}": lambda df: WINDOWS.aggregate(n=agg.max("t")).apply(df, "at"),
+    rf"sum\(.*\): column '.*' is of type {TIME}": lambda df: WINDOWS.aggregate(n=agg.sum(F.col("s.t"))).apply(
+        df, "at"
+    ),
+    f"column 't' is of type {TIME}": lambda df: WINDOWS.aggregate(n=agg.count("t")).apply(df, "at"),
+    f"column 's' is of type struct<t:{TIME}": lambda df: WINDOWS.aggregate(
+        n=agg.fold(int, lambda state, _: state, "s", type="bigint")
+    ).apply(df, "at"),
+    f"column '.*[.]?t' is of type {TIME}": lambda df: BESIDE.apply_as_of(df, df.drop("s"), "at", "at"),
+    "event time column 't' is of type time.*, which has no date: .*make_timestamp": lambda df: COUNT.apply(
+        df, "t"
+    ),
+    "column 't' is of type time.*, which cannot be reported: cast it, or drop it": lambda df: (
+        COUNT.apply_with_late(df, "at")
+    ),
+}
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two files of records."""
@@ -129,6 +153,17 @@ def test_a_mistake_is_told(
     """What is wrong, where, and what to do, before anything runs."""
     with pytest.raises(DefinitionError, match=message):
         mistake(spark.read.parquet(str(source)))
+
+
+@pytest.mark.skipif(not hasattr(spark_types, "TimeType"), reason="Spark has times of day since 4.1")
+@pytest.mark.parametrize(("message", "mistake"), TIMES_OF_DAY.items(), ids=TIMES_OF_DAY)
+def test_times_of_day_are_refused_by_name(
+    spark: SparkSession, source: Path, message: str, mistake: Callable[[DataFrame], Any]
+) -> None:
+    """A column of Spark's TIME is refused as what it is, with the way out, wherever it would be read."""
+    times = {"t": F.expr("time'10:00:00'"), "s": F.expr("named_struct('t', time'10:00:00')")}
+    with pytest.raises(DefinitionError, match=message):
+        mistake(spark.read.parquet(str(source)).withColumns(times))
 
 
 def test_streams_of_one_window_have_one_clock(spark: SparkSession, source: Path) -> None:
