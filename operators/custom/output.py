@@ -40,6 +40,11 @@ class CustomOutput:
     may_change: ClassVar[bool | None] = None
     emission: ClassVar[str | None] = None
 
+    def counting_since(self, since: Mapping[str, int]) -> "CustomOutput":
+        """Return the output itself: no part of its state is added later."""
+        del since
+        return self
+
     @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of a result."""

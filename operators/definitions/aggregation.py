@@ -17,6 +17,7 @@ from operators.columns.checks import check_columns, check_gap, column_types, ref
 from operators.columns.durations import Duration
 from operators.columns.expressions import is_column, refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
+from operators.definitions.completeness import TellsSince, since_column
 from operators.definitions.keys import check_same_keys, key_columns, named_keys
 from operators.definitions.publishing import PublishableFeatures
 from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
@@ -81,7 +82,7 @@ class WindowDefinition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedAggregation(PublishableFeatures, RunnableOperator):
+class WindowedAggregation(PublishableFeatures, TellsSince, RunnableOperator):
     """Windows, keys, aggregates and an emission policy; each method returns a changed copy.
 
     Attributes:
@@ -91,6 +92,7 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
         policy: "on_close" or "on_update".
         key_names: names of the keys in the result, if they are not those of the columns.
         clock: what event times are, as `clock_of` returns it, if their column does not tell: that of united streams has a zone.
+        since: the column that says since when all results count all records, if there is one.
     """
 
     windows: WindowDefinition
@@ -99,10 +101,11 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
     policy: Policy = "on_close"
     key_names: tuple[str, ...] = ()
     clock: str | None = None
+    since: str | None = None
 
     def group_by(self, *columns: "str | Column") -> "WindowedAggregation":
         """Return the operator grouped by these columns or, on Spark, expressions, in place of earlier ones."""
-        return _check_names(replace(self, keys=key_columns(columns)))
+        return replace(self, keys=key_columns(columns)).checked()
 
     def aggregate(self, *unnamed: NoReturn, **aggregates: Aggregate) -> "WindowedAggregation":
         """Return the operator with these results added, such as `mean=agg.avg("delay")`."""
@@ -110,7 +113,7 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
                 raise DefinitionError(no_aggregate(name, aggregate))
-        return _check_names(replace(self, aggregates=(*self.aggregates, *aggregates.items())))
+        return replace(self, aggregates=(*self.aggregates, *aggregates.items())).checked()
 
     def cogroup(self, **frames: Mapping[str, Aggregate]) -> "CoGroupedAggregation":
         """Return an operator over several frames, each with its own results by name.
@@ -138,7 +141,7 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
         grouped = CoGroupedAggregation(
             self, tuple(Side(name, tuple(f.items())) for name, f in frames.items())
         )
-        _check_names(grouped.joint)
+        grouped.joint.checked()
         return grouped
 
     def emit(self, policy: Policy) -> "WindowedAggregation":
@@ -151,7 +154,7 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
         if policy not in get_args(Policy):
             known = " or ".join(map(repr, get_args(Policy)))
             raise DefinitionError(f"emit takes {known}, not {policy!r}")
-        return _check_names(replace(self, policy=policy))
+        return replace(self, policy=policy).checked()
 
     def as_on_close(self) -> "WindowedAggregation":
         return self.emit("on_close")
@@ -182,7 +185,20 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
         if self.windows.row_gap is not None:
             gap, df = with_gap(self.windows.row_gap, df, event_time)
             operator = replace(operator, windows=self.windows.with_gap_column(gap))
-        return _check_names(operator), df, event_time
+        return operator.checked(), df, event_time
+
+    def checked(self) -> "WindowedAggregation":
+        """Return the operator, if the columns of its result have distinct names."""
+        own = ("window", "change", "sequence") if self.policy == "on_update" else ("window",)
+        results = [name for name, _ in self.aggregates] + ([] if self.since is None else [self.since])
+        names = (*(self.key_names or self.keys), *results)
+        for name in names:
+            if name.lower() in own:
+                raise DefinitionError(
+                    f"result columns must have distinct names: {name!r} is already used by the windows; rename yours"
+                )
+        refuse_alike("output column", names)
+        return self
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
         refuse_expressions([("event_time", event_time), *self.input_arguments])
@@ -199,6 +215,7 @@ class WindowedAggregation(PublishableFeatures, RunnableOperator):
             bind_aggregates(dict(self.aggregates), types, windows.tick_us),
             with_change=on_update,
             retracts=windows.retracts and on_update,
+            since=since_column(self.since, types[event_time], windows.tick_us),
         )
         plan = windows.plan(output.operations, self.policy)
         segment = segment_length(config, windows.tick_us, windows.segment(output.operations))
@@ -243,6 +260,12 @@ class CoGroupedAggregation(OfSomeKinds):
     def emit(self, policy: Policy) -> "CoGroupedAggregation":
         """Return the operator with an emission policy, "on_close" or "on_update"."""
         return replace(self, operator=self.operator.emit(policy))
+
+    def with_since(self, column: str) -> "CoGroupedAggregation":
+        """Return the operator with a column that `WindowedAggregation.with_since` describes."""
+        found = replace(self, operator=self.operator.with_since(column))
+        found.joint.checked()
+        return found
 
     @property
     def joint(self) -> "WindowedAggregation":
@@ -371,16 +394,3 @@ class CoGroupedAggregation(OfSomeKinds):
         """The columns that every frame has in addition to its event time: the keys, and each record's gap if there is one."""
         gap = self.operator.windows.gap_input
         return [*self.operator.keys, *([] if gap is None else [gap])]
-
-
-def _check_names(operator: WindowedAggregation) -> WindowedAggregation:
-    results = [name for name, _ in operator.aggregates]
-    own = ("window", "change", "sequence") if operator.policy == "on_update" else ("window",)
-    keys = operator.key_names or operator.keys
-    for name in (*keys, *results):
-        if name.lower() in own:
-            raise DefinitionError(
-                f"result columns must have distinct names: {name!r} is already used by the windows; rename yours"
-            )
-    refuse_alike("output column", (*keys, *results))
-    return operator

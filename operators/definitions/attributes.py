@@ -14,6 +14,7 @@ OF_OPERATORS = (
         "publish",
         "reader",
         "savepoint",
+        "with_since",
     ),
 )
 """Methods of the operators that all windows become."""

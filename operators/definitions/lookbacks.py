@@ -4,12 +4,16 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
+import pyarrow as pa
+
 from operators.columns.calendar_text import calendar_length
 from operators.columns.checks import list_columns, list_names
 from operators.columns.durations import Duration, as_text, ticks
 from operators.definitions.timetables import calendar
 from operators.errors import DefinitionError
 from operators.kinds.rolling import Closed, Lookback
+from serializers import SerializationError
+from serializers.rows import RowCodec
 
 _TO_DATE = re.compile(r"(day|week|month|quarter|year) to date", re.IGNORECASE)
 LIFETIME = "lifetime"
@@ -173,3 +177,29 @@ def kept_columns(
                 f"keep: column {name!r} does not exist; the frame has the columns {list_columns(name, there)}"
             )
     return tuple((name, out) for name, out in columns if out in keep or name in always)
+
+
+def check_emitted(rows: Iterable[tuple[str, str, pa.DataType]], results: Iterable[str]) -> None:
+    """Refuse columns that cannot come out beside results.
+
+    Args:
+        rows: the columns: name, name in the result, and type.
+        results: the names of the results.
+
+    Raises:
+        DefinitionError: a column cannot be stored, or has the name of a result.
+    """
+    names = {name.lower(): name for name in results}
+    for _, out, type_ in rows:
+        try:
+            RowCodec(pa.schema([(out, type_)]))
+        except SerializationError as error:
+            raise DefinitionError(
+                f"all columns come out beside the aggregates, but {error}: cast column {out!r}, or drop it first"
+            ) from error
+        if (result := names.get(out.lower())) is not None:
+            alike = "" if result == out else f" {out!r}, but for case, which most tables do not tell apart"
+            raise DefinitionError(
+                f"result {result!r} has the name of a column of the frame{alike}: give the aggregate, or the lookback, "
+                "another name"
+            )

@@ -81,7 +81,7 @@ class PublishableFeatures:
             event_time: the column of event times.
         """
         del event_time
-        return self.as_on_close()  # type: ignore[attr-defined]
+        return replace(self.as_on_close(), since=None)  # type: ignore[attr-defined]
 
     def publish(
         self,

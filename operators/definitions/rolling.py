@@ -15,10 +15,12 @@ from operators.columns.checks import check_columns, column_types, list_names, re
 from operators.columns.durations import Duration, tick_length, ticks
 from operators.columns.expressions import named, refuse_expressions
 from operators.definitions.attributes import OF_OPERATORS, unknown_attribute
+from operators.definitions.completeness import TellsSince, since_column
 from operators.definitions.keys import key_columns, named_keys
 from operators.definitions.labels import Aggregated, EmittedRows, as_of
 from operators.definitions.lookbacks import (
     check_closed,
+    check_emitted,
     kept_columns,
     kept_names,
     lookback_ticks,
@@ -40,8 +42,6 @@ from operators.kinds.rolling import Closed, Lookback, Rolling
 from operators.runtime.binding import Binding, OutputTime, default_segment, segment_length
 from operators.runtime.inputs import Inputs, check_clock, clock_of
 from operators.steps.emission import bind_aggregates
-from serializers import SerializationError
-from serializers.rows import RowCodec
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class RollingWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class RollingAggregation(PublishableFeatures, RunnableOperator):
+class RollingAggregation(PublishableFeatures, TellsSince, RunnableOperator):
     """Rolling windows, keys, aggregates and an emission policy; each method returns a changed copy.
 
     Attributes:
@@ -143,6 +143,7 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         policy: "on_close" or "on_arrival".
         rows: the rows that come out; None if they are the records with all columns.
         key_names: names of the keys in stored state, if they are not those of the columns.
+        since: the column that says since when all results count all records, if there is one.
     """
 
     windows: RollingWindows
@@ -151,6 +152,7 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
     policy: Policy = "on_close"
     rows: EmittedRows | None = None
     key_names: tuple[str, ...] = ()
+    since: str | None = None
 
     def group_by(self, *columns: "str | Column") -> "RollingAggregation":
         """Return the operator grouped by these columns or, on Spark, expressions, in place of earlier ones."""
@@ -177,15 +179,19 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
                         f"{list_names(lookback, map(repr, self.windows.names))}"
                     )
             added.append((name, limited.aggregate, limited.lookbacks))
-        operator = replace(self, aggregates=(*self.aggregates, *added))
-        refuse_alike("output column", operator.results)
-        return operator
+        return replace(self, aggregates=(*self.aggregates, *added)).checked()
+
+    def checked(self) -> "RollingAggregation":
+        """Return the operator, if its results have distinct names."""
+        refuse_alike("output column", self.results)
+        return self
 
     @property
     def results(self) -> Iterator[str]:
-        """Names of the results, in the order of their columns."""
+        """Names of the results, in the order of their columns, and of the one that tells since when they are complete."""
         for lookback, suffix in zip(self.windows.names, self.windows.suffixes, strict=True):
             yield from (f"{name}{suffix}" for name, _, over in self.aggregates if lookback in over)
+        yield from [] if self.since is None else [self.since]
 
     def emit(self, policy: Policy) -> "RollingAggregation":
         """Return the operator with an emission policy.
@@ -206,7 +212,9 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
 
     def for_readers(self, event_time: str) -> "RollingAggregation":
         windows = replace(self.windows, keep=None)
-        return replace(self, windows=windows, policy="on_arrival", rows=EmittedRows((), event_time))
+        return replace(
+            self, windows=windows, policy="on_arrival", rows=EmittedRows((), event_time), since=None
+        )
 
     def bounded(self) -> "RollingAggregation":
         # After the last record both policies say the same.
@@ -238,11 +246,11 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         check_computes(self.aggregates)
         check_columns(types, event_time, self.keys, {})
         rows = self._rows(types, event_time)
-        output = self._output(types, rows)
+        time = event_time if self.rows is None else self.rows.time
+        output = self._output(types, rows, time)
         names = sorted({name for operation in output.operations for name in operation.inputs})
         read = tuple((name, types[name]) for name in names)
         label = None if self.rows is None else self.rows.marker
-        time = event_time if self.rows is None else self.rows.time
         emitted = {name: out for name, out, _ in rows}
         plan = RollingPlan(
             Rolling(windows.lookback_ticks, windows.closed, windows.forget_ticks),
@@ -280,27 +288,12 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
         if self.windows.keep is not None and (self.rows is None or self.rows.marker is None):
             columns = kept_columns(columns, self.windows.keep, (*self.keys, event_time))
         rows = tuple((name, out, types[name]) for name, out in columns)
-        results = {name.lower(): name for name in self.results}
-        for _, out, type_ in rows:
-            try:
-                RowCodec(pa.schema([(out, type_)]))
-            except SerializationError as error:
-                raise DefinitionError(
-                    f"all columns come out beside the aggregates, but {error}: cast column {out!r}, or drop it first"
-                ) from error
-            if (result := results.get(out.lower())) is not None:
-                alike = (
-                    "" if result == out else f" {out!r}, but for case, which most tables do not tell apart"
-                )
-                raise DefinitionError(
-                    f"result {result!r} has the name of a column of the frame{alike}: give the aggregate, or the lookback, "
-                    "another name"
-                )
+        check_emitted(rows, self.results)
         refuse_twice("column", tuple(out for _, out, _ in rows))
         return rows
 
     def _output(
-        self, types: Mapping[str, pa.DataType], rows: tuple[tuple[str, str, pa.DataType], ...]
+        self, types: Mapping[str, pa.DataType], rows: tuple[tuple[str, str, pa.DataType], ...], time: str
     ) -> RollingOutput:
         windows = self.windows
         named = {name: aggregate for name, aggregate, _ in self.aggregates}
@@ -315,6 +308,7 @@ class RollingAggregation(PublishableFeatures, RunnableOperator):
             windows.suffixes,
             over,
             label=None if self.rows is None else self.rows.marker,
+            since=since_column(self.since, types[time], windows.tick_us),
         )
 
     def _segment(self, plan: RollingPlan, config: StateConfig) -> int:

@@ -16,6 +16,7 @@ from operators.kinds.rolling import Rolling
 from operators.steps.emission import AggregateOutput
 from operators.steps.failed_windows import FailedWindow, note_window
 from operators.steps.panes import PaneSchema, combined_alone
+from operators.steps.since_column import SinceColumn
 from serializers.arrays import take_rows, take_values
 from state_backends import Entries
 from state_backends.store.entries import merge_entries
@@ -119,9 +120,10 @@ class RollingRows:
             lookback: the lookback's name.
             keys: the key columns.
         """
-        row = self.rows.slice(int(np.flatnonzero(self.window == number)[0]), 1)
+        place = int(np.flatnonzero(self.window == number)[0])
+        row = self.rows.slice(place, 1)
         known = {name: row.column(name)[0].as_py() for name in keys if name in row.column_names}
-        return FailedWindow(known, None, int(self.end[number]), lookback)
+        return FailedWindow(known or int(self.key[place]), None, int(self.end[number]), lookback)
 
 
 class _Ranks:
@@ -274,6 +276,7 @@ class RollingOutput(AggregateOutput):
         over: for each aggregate the numbers of its lookbacks.
         label: a boolean column that is true in rows which come out even if their time cannot be used, with nulls for results;
             None if there are none.
+        since: the column that says since when all results count all records, if there is one.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -282,6 +285,7 @@ class RollingOutput(AggregateOutput):
     suffixes: tuple[str, ...]
     over: tuple[tuple[int, ...], ...]
     label: str | None = None
+    since: SinceColumn | None = None
 
     def aggregates_over(self, lookbacks: Collection[int]) -> list[tuple[str, Bound]]:
         """Return the aggregates that are over any of these lookbacks, with the names of their results."""
@@ -298,7 +302,8 @@ class RollingOutput(AggregateOutput):
     def arrow(self) -> pa.Schema:
         """The Arrow schema of a result."""
         fields = [pa.field(name, type_) for _, name, type_ in self.rows]
-        return pa.schema([*fields, *(field_ for _, _, field_ in self._results)])
+        last = [] if self.since is None else [self.since.field]
+        return pa.schema([*fields, *(field_ for _, _, field_ in self._results), *last])
 
     @property
     def _results(self) -> list[tuple[int, int, pa.Field]]:
@@ -328,7 +333,7 @@ class RollingOutput(AggregateOutput):
         """Return those of the rows whose time cannot be used that come out."""
         rows = bad.filter(bad.column(self.label))
         columns = [rows.column(name).cast(type_) for name, _, type_ in self.rows]
-        nulls = [pa.nulls(rows.num_rows, field.type) for _, _, field in self._results]
+        nulls = [pa.nulls(rows.num_rows, field.type) for field in self.arrow][len(columns) :]
         return pa.Table.from_arrays([*columns, *nulls], schema=self.arrow)
 
     def _table(self, emission: RollingRows) -> pa.Table:
@@ -356,6 +361,7 @@ class RollingOutput(AggregateOutput):
         if windows < len(emission.key):
             results = [take_values(result, emission.window) for result in results]
         columns += results
+        columns += [] if self.since is None else [self.since.values(len(emission.key))]
         return pa.Table.from_arrays(columns, schema=self.arrow)
 
     def _groups(self) -> Iterator[tuple[list[int], list[int]]]:

@@ -8,7 +8,6 @@ import pyarrow as pa
 from operators.columns.records import Records, Sifted
 from operators.runtime.binding import Binding
 from operators.runtime.processed import ROW, Processed
-from operators.steps.failed_windows import windows_named
 from operators.steps.late_reports import FailedRecords
 from operators.steps.partials import Partials
 from operators.steps.plan import Engine
@@ -38,7 +37,7 @@ def read_batch(binding: Binding, rows: Sequence[pa.Table], partials: Sequence[pa
     """
     plan, columns = binding.plan, binding.inputs.records
     if not (binding.sifts or (binding.refuses and rows)):
-        with windows_named(binding.output.keys, binding.tick_us):
+        with binding.windows_named():
             return Batch(binding.read(rows, partials))
     sifted = columns.sift_all(rows) if binding.sifts else None
     records = columns.read(pa.concat_tables(rows)) if sifted is None else columns.records(sifted.usable)
@@ -86,7 +85,7 @@ class BatchRunner:
         if wide and (apart := binding.plan.apart(binding.output, records, ROW)) is not None:
             source, numbered, records = apart
             table = numbered.table
-        with windows_named(binding.output.keys, binding.tick_us):
+        with binding.windows_named():
             rows = table(self.engine.step(records, step), sequence)
         failed = self._failed_records(step, batch)
         return Processed(binding, rows, step.counters, source, sifted, step.late or [], failed)

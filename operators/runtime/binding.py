@@ -1,6 +1,7 @@
 """An operator bound to a frame: everything that a worker needs, checked on the driver and sent as one value."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from operators.errors import DefinitionError
 from operators.runtime.identity import CLOCK
 from operators.runtime.inputs import Inputs
 from operators.runtime.page_places import PAGE_ROWS
+from operators.steps.failed_windows import windows_named
 from operators.steps.late_reports import LateSide
 from operators.steps.partials import Partials, from_table, join
 from operators.steps.plan import Plan
@@ -53,6 +55,9 @@ class Output(Protocol):
     @property
     def emission(self) -> str | None:
         """When windows come out, as text, if the rows say it."""
+
+    def counting_since(self, since: Mapping[str, int]) -> "Output":
+        """Return the rows as they are of a state whose parts of these names count all records since these times, in ticks."""
 
     def table(self, emitted: Sequence[Any], sequence: int = 0) -> pa.Table:
         """Return what steps emitted as rows, with this number on those that a later batch may replace."""
@@ -164,6 +169,10 @@ class Binding:
         others = () if late is None else tuple(zip(late.record.names, late.record.types, strict=True))
         return replace(self, late=late, inputs=replace(self.inputs, others=others))
 
+    def counting_since(self, since: Mapping[str, int]) -> "Binding":
+        """Return the binding as it is over a state whose parts of these names count all records since these times, in ticks."""
+        return replace(self, output=self.output.counting_since(since))
+
     @property
     def refuses(self) -> bool:
         """Whether aggregates may leave out records that their functions cannot take."""
@@ -180,6 +189,10 @@ class Binding:
         if self.publishes:
             return PAGE_ROWS
         return self.output.arrow if self.late is None else self.late.with_reports(self.output.arrow)
+
+    def windows_named(self) -> AbstractContextManager[None]:
+        """Have the errors of users' functions in a block end with the window that they are about."""
+        return windows_named(self.output.keys, self.tick_us)
 
     def read(self, rows: Sequence[pa.Table], partials: Sequence[pa.Table] = ()) -> Records | Partials:
         """Return a batch for the operator's step.

@@ -25,9 +25,11 @@ def open_windows(binding: Binding, closing: Binding, bucket: Bucket) -> pa.Table
 
     Raises:
         StateError: the state belongs to another operator; names what differs.
+        AggregateError: a function of the user fails; names the window.
     """
     change = adaption(binding, bucket.identity, bucket.schema, REFUSE)
     effective = effective_binding(closing, bucket.identity)
+    effective = effective.counting_since(bucket.pointer.progress.since or {})
     store = WindowStore(bucket.backend, effective.plan.layout, bucket.schema.segment)
     if change is not None:
         store = WindowStore(MemoryBackend(), effective.plan.layout, bucket.schema.segment)
@@ -37,10 +39,11 @@ def open_windows(binding: Binding, closing: Binding, bucket: Bucket) -> pa.Table
     engine = effective.plan.engine(store)
     engine.state.rebuild(bucket.close_time)
     nothing = effective.read([effective.inputs.empty()])
-    emitted = engine.step(nothing, Step(FAR_FUTURE, FAR_FUTURE))
-    return pa.concat_tables(
-        [effective.output.table([]), *(_still_open(effective, rows, bucket) for rows in emitted)]
-    )
+    with effective.windows_named():
+        emitted = engine.step(nothing, Step(FAR_FUTURE, FAR_FUTURE))
+        return pa.concat_tables(
+            [effective.output.table([]), *(_still_open(effective, rows, bucket) for rows in emitted)]
+        )
 
 
 def _still_open(binding: Binding, emitted: Any, bucket: Bucket) -> pa.Table:

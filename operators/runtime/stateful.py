@@ -20,13 +20,12 @@ from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.metrics import counted
 from operators.runtime.page_rows import changed_pages, check_published
 from operators.runtime.processed import Processed
+from operators.runtime.savepoint_shares import load_share
 from operators.runtime.since import with_begun
 from operators.steps.partials import Partials
 from operators.steps.plan import Engine
-from operators.steps.step import Counters, FailedCall, Step
-from operators.steps.timed_store import Emitted
-from state_backends import Entries, StateConfig, StateError, WindowStore
-from state_backends.backends.memory import MemoryBackend
+from operators.steps.step import Counters, FailedCall
+from state_backends import StateConfig, StateError, WindowStore
 from state_backends.checkpoints.savepoint import Savepoint
 from state_backends.durability.durable import Alignment, Durable
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -192,14 +191,15 @@ class StatefulOperator:
         if change is not None:
             done = self._rewrite(journal, done.pointer, change)
         self._refresh(done, progress, rewritten=change is not None)
-        self.since = self._with_begun(progress.since, change, progress.close_time)
+        self._note_since(progress.since, change, progress.close_time)
         self._restoring += time.perf_counter() - began
         return done.pointer
 
-    def _with_begun(
-        self, since: dict[str, int] | None, change: Adaption | None, close_time: int
-    ) -> dict[str, int]:
-        return with_begun(since or {}, change, self._runner.binding, self.store, close_time)
+    def _note_since(self, since: dict[str, int] | None, change: Adaption | None, close_time: int) -> None:
+        """Note since when parts of the state count all records, for metrics and for rows that say it."""
+        binding = self._runner.binding
+        self.since = with_begun(since or {}, change, binding, self.store, close_time)
+        self._runner = BatchRunner(binding.counting_since(self.since), self.engine)
 
     def _rewrite(self, journal: Journal, pointer: Pointer, change: Adaption) -> Alignment:
         """Write the whole state in the form that this operator has it in."""
@@ -248,25 +248,21 @@ class StatefulOperator:
         """
         change = self._adopt(savepoint.identity, savepoint.schema, moved=True)
         self._sequence = savepoint.sequence
-        binding = self._runner.binding
-        emitted: list[Emitted] = []
         self._failed_at_start = []
-        for close_time, keys, entries in savepoint.groups(bucket, buckets):
-            if change is not None:
-                entries = Entries(entries.key, tuple(change.columns(entries.columns)))  # noqa: PLW2901
-            store = binding.store(MemoryBackend())
-            store.put_many(keys, binding.plan.cut_entries(entries, binding.segment, close_time))
-            engine = binding.plan.engine(store)
-            engine.state.rebuild(close_time)
-            nothing = binding.read([binding.inputs.empty()])
-            step = Step(savepoint.close_time, savepoint.close_time, failed=self._failed_at_start)
-            emitted += engine.step(nothing, step)
-            for names, left in store.scan():
-                self.store.put_many(names, left)
+        emitted = load_share(
+            self._runner.binding,
+            change,
+            savepoint,
+            (bucket, buckets),
+            self._failed_at_start,
+            self.store.put_many,
+        )
         self._check_stored(savepoint.identity, savepoint.close_time)
         self.engine.state.rebuild(savepoint.close_time)
-        self.since = self._with_begun(savepoint.origin.get("since"), change, savepoint.close_time)
-        return Processed(binding, binding.table(emitted, self._sequence), Counters())
+        self._note_since(savepoint.origin.get("since"), change, savepoint.close_time)
+        binding = self._runner.binding
+        with binding.windows_named():
+            return Processed(binding, binding.table(emitted, self._sequence), Counters())
 
     def forget(self, keys: list[bytes]) -> None:
         """Delete all that is stored of keys before the next step, which begins with rows that retract their open windows.

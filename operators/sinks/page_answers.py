@@ -19,6 +19,7 @@ from operators.sinks.interface import SinkError
 from operators.sinks.page_search import Found, KeyRow, PageSearch
 from operators.sinks.pages import PageFinder
 from operators.sinks.published import Head
+from operators.steps.failed_windows import with_keys
 from serializers import CorruptDataError, SerializationError, encode_keys
 from serializers.arrays import take_rows
 from serializers.keys import NO_COLUMNS
@@ -161,8 +162,9 @@ class FoundKeys:
         columns, counts = self._decoded()
         owner = np.fromiter((page.key for page in pages), np.int64, len(pages))
         entries = in_order(Entries(np.repeat(owner, counts), tuple(columns)))
-        windows = plan.windows_at(entries, self.found.sums, len(self.keys), at, self.features.empty)
-        results = self.binding.output.table([windows])
+        with self.binding.windows_named(), with_keys(self.keys):
+            windows = plan.windows_at(entries, self.found.sums, len(self.keys), at, self.features.empty)
+            results = self.binding.output.table([windows])
         if len(self.keys) < len(self.number):
             results = take_rows(results, self.number)
         return pa.Table.from_arrays(

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from operators.columns.arrow import to_unit
 from operators.columns.ranges import Ints, State
 from operators.errors import DefinitionError
 from operators.steps.failed_windows import FailedWindow, note_window
+from operators.steps.since_column import SinceColumn
 from serializers import decode_keys
 from serializers.arrays import take_values
 
@@ -78,10 +79,12 @@ class AggregateOutput(ABC):
     Attributes:
         keys: names and Arrow types of the key columns.
         aggregates: result names and their bound aggregates.
+        since: the column that says since when all results count all records, if there is one.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
     aggregates: tuple[tuple[str, Bound], ...]
+    since: SinceColumn | None
 
     @property
     @abstractmethod
@@ -113,6 +116,12 @@ class AggregateOutput(ABC):
         """The distinct operations of all aggregates."""
         return tuple(dict.fromkeys(op for _, bound in self.aggregates for op in bound.operations))
 
+    def counting_since(self, since: Mapping[str, int]) -> Self:
+        """Return the output of a state of which these parts were added later; see `SinceColumn.of_states`."""
+        if self.since is None:
+            return self
+        return replace(self, since=self.since.of_states(self.operations, since))  # type: ignore[type-var]
+
 
 @dataclass(frozen=True)
 class OutputSchema(AggregateOutput):
@@ -125,6 +134,7 @@ class OutputSchema(AggregateOutput):
         aggregates: result names and their bound aggregates.
         with_change: whether rows have the columns `change` and `sequence`.
         retracts: whether windows can be retracted, by rows whose aggregates are null.
+        since: the column that says since when all results count all records, if there is one.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -133,6 +143,7 @@ class OutputSchema(AggregateOutput):
     aggregates: tuple[tuple[str, Bound], ...]
     with_change: bool
     retracts: bool = False
+    since: SinceColumn | None = None
 
     @property
     def may_change(self) -> bool:
@@ -161,6 +172,7 @@ class OutputSchema(AggregateOutput):
             pa.field(name, bound.type, nullable=bound.nullable or self.retracts)
             for name, bound in self.aggregates
         ]
+        fields += [] if self.since is None else [self.since.field]
         if self.with_change:
             fields.append(pa.field("change", pa.string(), nullable=False))
             fields.append(pa.field("sequence", pa.int64(), nullable=False))
@@ -176,6 +188,7 @@ class OutputSchema(AggregateOutput):
         columns = key_columns(emission.keys, emission.key, [type_ for _, type_ in self.keys])
         columns.append(self._windows(emission, schema.field("window").type))
         columns += self._results(emission)
+        columns += [] if self.since is None else [self.since.values(len(emission.key))]
         if self.with_change:
             columns.append(pa.repeat(pa.scalar(RETRACT if emission.retract else UPDATE), len(emission.key)))
             columns.append(pa.repeat(pa.scalar(sequence, pa.int64()), len(emission.key)))

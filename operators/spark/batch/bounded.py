@@ -76,7 +76,7 @@ class FirstStage:
         assert plan is not None  # noqa: S101 - made for no other
         for part in gather(batches, self.rows):
             records = self.binding.inputs.records.read(part.rename_columns(self.binding.inputs.names))
-            with one_at_a_time(self.binding):
+            with one_at_a_time(self.binding), self.binding.windows_named():
                 table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
             yield from to_batches(plain)
@@ -104,7 +104,8 @@ class InputRows:
 
     def read(self, table: pa.Table) -> Records | Partials:
         """Return the rows as records, or accumulated."""
-        return self.binding.read([table.rename_columns(self.binding.inputs.names)])
+        with self.binding.windows_named():
+            return self.binding.read([table.rename_columns(self.binding.inputs.names)])
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ class FirstStageRows:
         """Return the entries of all tasks, sorted and combined: rows from Spark are in order of groups of keys only."""
         plan = self.binding.plan.two_stages
         assert plan is not None  # noqa: S101 - made for no other
-        return plan.reduce(from_table(table, plan.layout))
+        with self.binding.windows_named():
+            return plan.reduce(from_table(table, plan.layout))
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class Pack:
                 yield self._whole(table)
                 continue
             usable = columns.usable(table)
-            with one_at_a_time(self.binding):
+            with one_at_a_time(self.binding), self.binding.windows_named():
                 partials = self._first_stage(columns, usable)
             parts = self._records(usable.table) if partials is None else self._sent(partials, usable)
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,13 @@ import pytest
 from operators import HoppingWindows, RollingWindows, SessionWindows, SlidingWindows, TumblingWindows
 from operators import aggregates as agg
 from operators.aggregates import AggregateError, AggregateOperation
+from operators.errors import WorkerError
+from operators.runtime.stateful import StatefulOperator
+from operators.sinks import SQLitePages
+from operators.spark.batch.bounded import FirstStage, FirstStageRows
+from operators.spark.inputs.packing import Pack
+from state_backends import resolve
+from tests.operators.sinks.publishing import Publisher
 
 START = datetime(2026, 1, 5, 9, tzinfo=timezone.utc)
 POISON, ROWS = 13, 40
@@ -165,3 +174,86 @@ def test_a_window_is_looked_for_only_after_a_failure() -> None:
     calls.clear()
     error_of(operator, table, 1)
     assert len(calls) <= 2 * usual + 10
+
+
+def bound(operator: Any) -> Any:
+    """Its binding."""
+    return operator.bind(records(["a"]).schema, "at", resolve("memory"))
+
+
+def open_ones(operator: Any, folder: Path) -> None:
+    """What a stopped query holds."""
+    with operator.local_runner("at", directory=folder) as runner:
+        runner.process(records(["a", "b"]))
+        runner.open_windows()
+
+
+def lagging(operator: Any, folder: Path) -> None:
+    """A start from a savepoint with a bucket that is behind."""
+    with operator.local_runner("at", directory=folder / "state") as runner:
+        runner.process(records(["a", "b"]))
+        saved = runner.savepoint(folder / "saved")
+    ahead = replace(saved, close_time=saved.close_time + 86_400_000)
+    StatefulOperator(bound(operator), resolve("memory"), folder / "new").start_from(ahead, 0, 1)
+
+
+def entries(operator: Any, tasks: int) -> list[pa.RecordBatch]:
+    """What so many tasks of a bounded frame make of the records before the shuffle."""
+    binding, table = bound(operator), records(["a", "b"])
+    rows = table.select(binding.inputs.names)
+    parts = [rows.take(list(range(first, ROWS, tasks))) for first in range(tasks)]
+    return [batch for part in parts for batch in FirstStage(binding, "windows", 100)(part.to_batches())]
+
+
+def joined(operator: Any, folder: Path) -> None:
+    """The entries of tasks of a record each, behind the shuffle."""
+    del folder
+    FirstStageRows(bound(operator)).read(pa.Table.from_batches(entries(operator, ROWS)))
+
+
+def summed(operator: Any, folder: Path) -> None:
+    """A task of a bounded frame, before the shuffle."""
+    del folder
+    entries(operator, 1)
+
+
+def packed(operator: Any, folder: Path) -> None:
+    """A task of a stream, before the shuffle."""
+    del folder
+    binding = bound(operator)
+    list(Pack(binding, (0, 1))(records(["a", "b"]).select(binding.inputs.names).to_batches()))
+
+
+def answered(operator: Any, folder: Path) -> None:
+    """A reader of published pages."""
+    pages = SQLitePages(folder / "pages.db", "pages")
+    table = records(["a", "b"])
+    publisher = Publisher(operator, pages, schema=table.schema)
+    with publisher, operator.reader(pages) as reader:
+        publisher.changed = publisher.runner.process(table)
+        publisher.batch = 0
+        publisher.write()
+        reader.get({"card": "b"}, at=START + timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "failing"),
+    [
+        (open_ones, "tumbling", "finish"),
+        (open_ones, "session", "finish"),
+        (lagging, "tumbling", "finish"),
+        (lagging, "hopping", "combine"),
+        (joined, "tumbling", "combine"),
+        (summed, "tumbling", "combine"),
+        (packed, "tumbling", "combine"),
+        (answered, "rolling", "finish"),
+    ],
+)
+def test_wherever_it_fails(place: Callable[..., None], kind: str, failing: str, tmp_path: Path) -> None:
+    """Not only in the steps of a stream."""
+    operator = KINDS[kind].group_by("card").aggregate(total=aggregate(failing))
+    with pytest.raises(
+        (AggregateError, WorkerError), match=r"ArithmeticError.*\. The window: card='[ab]', "
+    ) as caught:
+        place(operator, tmp_path)
+    assert 1 == str(caught.value).count("The window: ")
