@@ -15,7 +15,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo examples test test-all test-connectors live soak versions lint types docs bench bench-full bench-compare lock audit clean
+.PHONY: help demo demo-kafka examples test test-all test-connectors live soak versions lint types docs bench bench-full bench-compare lock audit clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,9 @@ help: ## print this list
 
 demo: $(VENV)/.installed-demo ## run the flights example
 	$(BIN)/python -m examples.flights $(ARGS)
+
+demo-kafka: $(VENV)/.installed-demo $(VENV)/.installed-kafka ## run the flights through a broker of Kafka (needs Maven and Java 17)
+	$(BIN)/python -m examples.kafka $(ARGS)
 
 examples: $(VENV)/.installed-demo ## run the features and the operators of examples/ on a year of flights
 	for name in features operators.count_windows operators.delay_alert operators.funnel; do $(BIN)/python -m examples.$$name || exit 1; done

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,18 +76,34 @@ def delays(grace: str) -> WindowedAggregation:
 
 @contextmanager
 def flights_session(folders: Folders) -> Iterator[SparkSession]:
+    """Yield a Spark session for a run, whose messages go to a file, and stop it at the end."""
+    with quiet_session("flights", folders.messages, folders.state) as spark:
+        yield spark
+
+
+@contextmanager
+def quiet_session(
+    name: str, messages: Path, state: Path, conf: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """Yield a Spark session whose messages go to a file, and stop it at the end.
 
     Ctrl-C has to wait until the session is there: a Java process that is broken off as it starts would stay behind.
+
+    Args:
+        name: of the application.
+        messages: the file.
+        state: where workers keep their local copies of the state.
+        conf: further settings.
     """
-    with _interruption() as interrupted, _errors_into(folders.messages):
+    with _interruption() as interrupted, _errors_into(messages):
         spark = spark_session(
-            "flights",
+            name,
             buckets=BUCKETS,
             conf={
                 "spark.ui.enabled": "false",
                 "spark.ui.showConsoleProgress": "false",
-                "spark.windows.state.directory": str(folders.state.resolve()),
+                "spark.windows.state.directory": str(state.resolve()),
+                **(conf or {}),
             },
         )
     try:

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from examples.kafka.messages import committed
 from operators.columns.records import FAR_FUTURE
 from operators.sinks import read_table
 from operators.sinks.changes import changes_of
 from tests.faults.stops import run_until_it_waits
-from tests.operators.sinks.kafka_broker import committed
 from tests.operators.sinks.reading import from_json, read_postgres
 from tests.operators.spark.frames import operator, write_source
 

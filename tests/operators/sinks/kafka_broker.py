@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from examples.kafka.broker import Broker, running_broker
 from examples.kafka.jars import MissingError
@@ -28,24 +26,6 @@ def broker_or_skip(folder: Path, proxy: str | None = None) -> Iterator[Broker]:
             yield broker
     except MissingError as error:
         pytest.skip(str(error))
-
-
-def committed(servers: str, topic: str) -> list[Message]:
-    """All messages of a topic that a reader of what is committed sees, in the order of each partition."""
-    config = {"bootstrap.servers": servers, "group.id": "tests", "enable.partition.eof": True}
-    consumer = Consumer({**config, "isolation.level": "read_committed"})
-    count = len(AdminClient({"bootstrap.servers": servers}).list_topics().topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
-    found, ended = [], set[int]()
-    while len(ended) < count:
-        message = consumer.poll(60)
-        assert message is not None, f"{topic} has no end"
-        if message.error():
-            ended.add(message.partition())
-        else:
-            found.append(message)
-    consumer.close()
-    return found
 
 
 @dataclass(frozen=True)

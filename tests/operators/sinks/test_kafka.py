@@ -13,11 +13,12 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from examples.kafka.broker import Broker
+from examples.kafka.messages import committed
 from operators import DefinitionError
 from operators.sinks import KafkaSink, SinkError, read_table, upsert_to
 from operators.sinks.changes import changes_of
 from operators.sinks.contract.base import changes, number_of, row
-from tests.operators.sinks.kafka_broker import PARTITIONS, Topics, broker_or_skip, committed
+from tests.operators.sinks.kafka_broker import PARTITIONS, Topics, broker_or_skip
 from tests.operators.sinks.kafka_proxy import Proxy
 
 pytestmark = pytest.mark.connectors
