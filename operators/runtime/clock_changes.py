@@ -37,10 +37,8 @@ def check_clock_changes(
     Raises:
         StateError: names the first instant at which the clocks differ, and the way out.
     """
-    kind: Any = getattr(binding.plan, "kind", None)
-    zone: Zone | None = getattr(kind, "zone", None)
-    text = stored_identity.get(CLOCK_CHANGES)
-    if zone is None or text is None or text == zone.text:
+    before = former_clock(binding, stored_identity)
+    if before is None:
         return
     latest = None
     for _, entries in store.scan():
@@ -48,14 +46,45 @@ def check_clock_changes(
         latest = int(times.max(initial=close_time if latest is None else latest))
     if latest is None or latest <= FAR_PAST:
         return
-    before, per_second = Zone.of_text(stored_identity[ZONE], text), 1_000_000 // binding.tick_us
+    differs = clock_difference(binding, before, close_time, latest)
+    if differs is not None:
+        raise StateError(
+            f"the windows of the state follow {differs}. Go back to the former zone, or to the former tz database, or start "
+            "this one with a new checkpoint"
+        )
+
+
+def former_clock(binding: Binding, stored_identity: Mapping[str, Any]) -> Zone | None:
+    """Return the clock that something stored follows, if it is another one at any time; None if it is the operator's.
+
+    Raises:
+        CorruptDataError: what is stored is no clock.
+    """
+    zone: Zone | None = getattr(getattr(binding.plan, "kind", None), "zone", None)
+    text = stored_identity.get(CLOCK_CHANGES)
+    if zone is None or text is None or text == zone.text:
+        return None
+    return Zone.of_text(stored_identity[ZONE], text)
+
+
+def clock_difference(binding: Binding, before: Zone, close_time: int, latest: int) -> str | None:
+    """Return how the clock that something stored follows differs from the operator's; None if it does not.
+
+    Args:
+        binding: the operator.
+        before: the clock of what is stored.
+        close_time: the time in ticks up to which windows are closed.
+        latest: the latest time of an entry.
+    """
+    kind: Any = getattr(binding.plan, "kind", None)
+    zone, per_second = kind.zone, 1_000_000 // binding.tick_us
     since, until = kind.stored_span(close_time, latest)
     found = before.first_difference(zone, since // per_second - _MARGIN_S, until // per_second)
-    if found is not None:
-        at, was, is_now = found
-        moment = str(np.datetime64(at, "s")).replace("T", " ")
-        raise StateError(
-            f"the windows of the state follow the clock of {before.name!r} as it was known when they were written, and that "
-            f"of {zone.name!r} differs from {moment} UTC on: it was {was} s ahead of UTC, and is {is_now} s. Go back to the "
-            "former zone, or to the former tz database, or start this one with a new checkpoint"
-        )
+    if found is None:
+        return None
+    at, was, is_now = found
+    moment = str(np.datetime64(at, "s")).replace("T", " ")
+    return (
+        f"the clock of {before.name!r} as it was known when they were written, and that of {zone.name!r} differs from "
+        f"{moment} UTC on: it was {was} s ahead of UTC, and is {is_now} s"
+    )

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columns.records import number_keys
+from operators.columns.zones import Zone
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding
+from operators.runtime.clock_changes import clock_difference, former_clock
 from operators.runtime.keys_to_forget import Keys, cast_key, rows_of_keys
 from operators.runtime.moments import moment_of
 from operators.runtime.open_windows import open_windows
@@ -75,6 +77,32 @@ class Features:
     def empty(self) -> Entries:
         """An entry of no records."""
         return self.binding.plan.empty()
+
+    @cached_property
+    def _other_clock(self) -> Zone | None:
+        """The clock of the zone where the features are published, if it is not the reader's at all times."""
+        return former_clock(self.binding, self.head.definition.identity)
+
+    def check_clock(self, close_time: int, latest: int | None = None) -> None:
+        """Refuse windows that another clock cuts differently.
+
+        Args:
+            close_time: the time at which they end, or close, in ticks.
+            latest: the latest time of an entry; by default `close_time`.
+
+        Raises:
+            SinkError: names the first instant at which the clocks differ, and the way out.
+        """
+        if self._other_clock is None:
+            return
+        differs = clock_difference(
+            self.binding, self._other_clock, close_time, close_time if latest is None else latest
+        )
+        if differs is not None:
+            raise SinkError(
+                f"the published windows follow {differs}. Have the reader use the zone and the tz database that the query has: "
+                "that of the system, or of the package tzdata"
+            )
 
     def check_kind(self, *, whole: bool) -> None:
         """Refuse what this kind of windows does not answer."""
@@ -159,6 +187,7 @@ class FoundKeys:
     def results(self, at: int) -> pa.Table:
         """Return a row for each of those of the keys, with the results of the windows that end at a time in ticks."""
         plan, pages = self.binding.plan, self.found.pages
+        self.features.check_clock(at)
         columns, counts = self._decoded()
         owner = np.fromiter((page.key for page in pages), np.int64, len(pages))
         entries = in_order(Entries(np.repeat(owner, counts), tuple(columns)))
@@ -173,7 +202,7 @@ class FoundKeys:
 
     def open_windows(self) -> pa.Table:
         """Return the open windows of the only key, as the rows that would come out if no record followed."""
-        self._decoded()
+        columns, _ = self._decoded()
         (key,), backend = self.keys, MemoryBackend()
         puts: dict[int, dict[bytes, bytes]] = {}
         segment_ticks = self.found.head.segment
@@ -186,6 +215,7 @@ class FoundKeys:
         close_time = self._close_time
         if close_time is None:
             return binding.output.table([])
+        self.features.check_clock(close_time, int(np.max(columns[0], initial=close_time)))
         progress = Progress(identity=binding.identity(), schema=schema, close_time=close_time)
         pointer = Pointer("", progress=progress)
         return open_windows(

@@ -111,7 +111,8 @@ class FeatureReader:
 
         Raises:
             DefinitionError: the key has other columns or types.
-            SinkError: nothing was published, or other features; `at` lies before what is held; or the table cannot be read.
+            SinkError: nothing was published, or other features; `at` lies before what is held; the zone of windows to date has
+                another clock here than where they were published, over the time that is asked for; or the table cannot be read.
             StaleError: the table lacks `min_batch`, or is older than `max_age`.
             CorruptDataError: a page is damaged; names it.
 
@@ -224,6 +225,7 @@ class FeatureReader:
         return self._features
 
     def _matching(self, heads: Sequence[Head]) -> Features:
+        of_other_clocks = []
         for head in heads:
             try:
                 binding = self._bind(head.definition.schema, head.definition.event_time)
@@ -234,6 +236,10 @@ class FeatureReader:
             own = Definition.of(binding, head.definition.schema)
             if own.number == head.definition.number:
                 return Features(head, binding)
+            if own.differs_by_clock(head.definition):
+                of_other_clocks.append(Features(head, binding))
+        if of_other_clocks:
+            return max(of_other_clocks, key=lambda features: features.head.written_us)
         newest = max(heads, key=lambda head: head.written_us)
         binding = self._bind(newest.definition.schema, newest.definition.event_time)
         Definition.of(binding, newest.definition.schema).check_same(newest.definition)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.kinds.calendars import CLOCK_CHANGES, ZONE
 from operators.kinds.rolling import CLOSED
 from operators.runtime.binding import Binding
 from operators.runtime.identity import SEGMENT, differences, differing
@@ -57,6 +58,12 @@ class Definition:
         """A number of 63 bits that tells definitions apart."""
         text = json.dumps(self.identity, sort_keys=True, default=str)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+    def differs_by_clock(self, published: "Definition") -> bool:
+        """Whether all that differs are the zone and its clock, which a reader compares over what it reads."""
+        names, identities = {ZONE, CLOCK_CHANGES}, (self.identity, published.identity)
+        both = all(isinstance(identity.get(name), str) for name in names for identity in identities)
+        return both and {*differing(*identities)} <= names
 
     def check_same(self, published: "Definition") -> None:
         """Refuse a table of other features.
