@@ -53,6 +53,9 @@ _CHAINS = "chains: windows that never close, rows that are late"
 _SPARK = "wrong on Spark, right with a local runner"
 _PAGES = "a page is refused, or its bytes are wrong"
 _PUBLISHED = "what a reader of published pages answers, or refuses"
+_ADDED = "an aggregate that was added: since when it counts, or filled from history"
+_WAITING = "columns of rows that wait, after those of the input have changed"
+_BLAMED = "the error of a function names another record or window, or none"
 _FORGOTTEN = "a key that was to be forgotten: the request is not done, files still have it"
 MUTATIONS = (
     Mutation(
@@ -425,6 +428,69 @@ MUTATIONS = (
         "                elif label < 0:",
         "All buckets have applied a request, but its file still has the keys.",
         _FORGOTTEN,
+    ),
+    Mutation(
+        "history that lacks a record",
+        "            same &= mine == other\n",
+        "            same |= mine == other\n",
+        "An aggregate that was filled from history lacks a record, and the history was not refused.",
+        _ADDED,
+    ),
+    Mutation(
+        "records that came after the history's end",
+        "                column[counts] = states[number][n][counts]\n",
+        "                column[counts] = states[number][n][counts][::-1]\n",
+        "An aggregate that was filled from history has the values of other windows where the query had counted itself.",
+        _ADDED,
+    ),
+    Mutation(
+        "since when a pane has all its records",
+        "latest = max(latest, int(times.max()) + plan.longest_pane - 1) if len(times) else latest",
+        "latest = max(latest, int(times.max())) if len(times) else latest",
+        "A window begins after the time since when an aggregate is said to be complete, and lacks records all the same.",
+        _ADDED,
+    ),
+    Mutation(
+        "since when all results of a row count",
+        "return replace(self, ticks=max(times, default=None))",
+        "return replace(self, ticks=min(times, default=None))",
+        "with_since says that a row is complete, and the aggregate that was added last lacks records.",
+        _ADDED,
+    ),
+    Mutation(
+        "columns that rows that wait lose",
+        'yield "dropped", prefix + name, type_, type_',
+        'yield "", prefix + name, type_, type_',
+        "A column upstream was gone by mistake, and rows that had waited came out without it, though nobody had agreed.",
+        _WAITING,
+    ),
+    Mutation(
+        "which entries have rows that wait",
+        "        at = np.flatnonzero(counts > 0)\n",
+        "        at = np.flatnonzero(counts > 1)\n",
+        "After a column was added, some rows that had waited cannot be read.",
+        _WAITING,
+    ),
+    Mutation(
+        "the times of records of the future as they came",
+        "df.withColumns({GIVEN_TIME: given, event_time: known})",
+        "df.withColumns({GIVEN_TIME: known, event_time: known})",
+        "The report of a record of the future says that it has no event time.",
+        _LATE,
+    ),
+    Mutation(
+        "whose window an error names",
+        "error.window = replace(error.window, key=keys[error.window.key])",
+        "error.window = replace(error.window, key=keys[0])",
+        "The error of a fold's merge names a key whose records are all right.",
+        _BLAMED,
+    ),
+    Mutation(
+        "errors of readers and of stopped queries",
+        '        raise AggregateError(f"{error}{text}") from error.__cause__',
+        '        raise AggregateError(f"{error}") from error.__cause__',
+        "The error of a function does not say for which window it was called.",
+        _BLAMED,
     ),
 )
 

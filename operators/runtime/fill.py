@@ -222,9 +222,8 @@ class Fill:
                 continue
             counts = np.zeros(len(first), bool) if source.since is None else first >= source.since
             lost = panes & ~same & ~counts & ~self._may_be_forgotten(entries, found)
-            unread = (
-                extra & (source.since is None or their_first < source.since) & ~self._of_lifetimes(history)
-            )
+            unread = extra & (source.since is None or their_first < source.since)
+            unread &= ~self._of_lifetimes(history) & ~self._may_be_late(history, close_time)
             self._refuse(keys, entries, lost, "no records, or other ones,")
             self._refuse(keys, history, unread, "records that the query has not read,")
             result.append(self._state(operation, (same & ~counts, at, state), (counts, source.own, own)))
@@ -284,6 +283,13 @@ class Fill:
         if getattr(kind, "forget_after", None) is None:
             return np.zeros(len(entries), bool)
         return self._of_lifetimes(entries) & ~found
+
+    def _may_be_late(self, entries: Entries, close_time: int) -> Mask:
+        """Which panes may be of records that the query left out of its lifetimes, since they were too late to count there."""
+        kind: Any = getattr(self.binding.plan, "kind", None)
+        if getattr(kind, "forget_after", None) is None:
+            return np.zeros(len(entries), bool)
+        return np.asarray(entries.time < kind.dead_before(close_time))
 
     def _refuse(self, keys: list[bytes], entries: Entries, wrong: Mask, what: str) -> None:
         if not wrong.any():

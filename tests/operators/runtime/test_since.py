@@ -185,3 +185,17 @@ def test_its_name_is_that_of_no_other_column() -> None:
         rolling.with_since("at").local_runner("at") as runner,
     ):
         runner.process(pa.table({"k": ["a"], "at": pa.array([1], pa.int64())}))
+
+
+def test_the_column_has_the_time_from_which_on_all_results_count(tmp_path: Path) -> None:
+    """Of two that were added one after the other, that of the second."""
+    windows = (
+        TumblingWindows(10).group_by("k").aggregate(n=agg.count()).emit("on_update").with_since("complete")
+    )
+    told = []
+    for time, added in ((1, {}), (25, {"low": agg.min("v")}), (47, {"high": agg.max("v")}), (48, {})):
+        windows = windows.aggregate(**added)
+        with windows.local_runner("at", directory=tmp_path, options=ADAPT) as runner:
+            found = runner.process(pa.table({"k": ["a"], "at": pa.array([time], pa.int64()), "v": [1]}))
+        told += found.column("complete").cast(pa.int64()).to_pylist()
+    assert [None, 10, 30, 30] == told
