@@ -27,6 +27,12 @@ settings.load_profile("fast")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Whether cases of the soak run, how often the fault tests kill, and by which choices."""
     parser.addoption("--soak", action="store_true", help="also run the cases that only `make soak` takes")
+    parser.addoption(
+        "--turn",
+        type=int,
+        metavar="DAY",
+        help=f"of the slow cases of each test, run one in {TURNS}: other ones the next day",
+    )
     group = parser.getgroup("faults", "tests/faults")
     group.addoption("--worker-kills", type=int, default=2, help="times that workers are killed")
     group.addoption("--driver-kills", type=int, default=1, help="times that a driver is killed")
@@ -45,14 +51,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest comes first, so that all processes end together; cases of the soak are left out."""
-    left_out = (
-        [] if config.getoption("--soak") else [item for item in items if item.get_closest_marker("soak")]
-    )
+    """What takes longest comes first, so that all processes end together; cases of the soak and of other days are left out."""
+    soaked = [] if config.getoption("--soak") else [item for item in items if item.get_closest_marker("soak")]
+    _leave_out(config, items, soaked)
+    turn = config.getoption("--turn")
+    if turn is not None:
+        _leave_out(config, items, _of_other_days(items, turn))
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: _place(item.nodeid))
+        ids = {item.nodeid for item in left_out}
+        items[:] = [item for item in items if item.nodeid not in ids]
+
+
+def _of_other_days(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
+    """The slow cases that this turn leaves out; of a test with a single one, none."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") and _file(item.nodeid) not in EACH_DAY:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [
+        case
+        for cases in tests.values()
+        for number, case in enumerate(cases)
+        if (number - turn) % min(TURNS, len(cases))
+    ]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -68,10 +94,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+TURNS = 3
+EACH_DAY = {"tests/docs/test_code.py"}
+"""Files of which every case runs each day: a page breaks by a change elsewhere, and no other case shows it."""
 ON_SESSION = "tests/operators/spark/"
 APART = {f"{ON_SESSION}test_connect.py", f"{ON_SESSION}test_bounded_local.py"}
 """Files of that folder which don't use the session."""
-_FIRST = (ON_SESSION, "tests/faults/", "tests/compatibility/", "tests/examples/", "tests/docs/")
+_FIRST = (
+    ON_SESSION,
+    "tests/operators/sinks/test_lake.py",
+    "tests/faults/",
+    "tests/compatibility/",
+    "tests/examples/",
+    "tests/docs/",
+)
 
 
 def _file(nodeid: str) -> str:

@@ -33,7 +33,7 @@ def test_same_code_has_the_same_digests_and_a_fault_others(monkeypatch: pytest.M
     assert [f"{FEW[0].name}: the other checkout does not have it"] == differences(before[1:], before[:1])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_stores_agree_and_so_do_processes(tmp_path: Path) -> None:
     """Rows and late rows do not depend on the store, and digests do not depend on the process, whose hashes differ."""
     lines = []

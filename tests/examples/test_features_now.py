@@ -17,6 +17,7 @@ from urllib.request import urlopen
 import pyarrow as pa
 import pytest
 
+from tests.effort import soak
 from tests.faults.processes import kill_all, start
 from tests.operators.spark.frames import write_numbered
 from tests.patience import files, wait_until
@@ -24,7 +25,7 @@ from tests.patience import files, wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 BEGIN = dt.datetime(2026, 1, 5, 8, tzinfo=dt.timezone.utc)
 AT = BEGIN + dt.timedelta(hours=3)
-PAYMENTS, FILES = 7, 12
+PAYMENTS, FILES = 7, 8
 """Payments of a card in each file."""
 
 
@@ -83,7 +84,8 @@ def batch_of(port: int) -> int:
     return int(ask(port, "gold", at=AT.isoformat())[1].get("batch", -1))
 
 
-def test_the_service_answers_while_the_stream_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, soak(5)])
+def test_the_service_answers_while_the_stream_is_killed(tmp_path: Path, kills: int) -> None:
     """An answer is of a whole batch, and never goes back; at the end it has all payments."""
     payments, table, port = tmp_path / "payments", str(tmp_path / "features.db"), free_port()
     payments.mkdir()
@@ -98,7 +100,9 @@ def test_the_service_answers_while_the_stream_is_killed(tmp_path: Path) -> None:
         for number in range(FILES):
             write_payments(payments, number)
         last = -1
-        for _ in range(2):  # killed soon after a batch, which may be between the table's commit and Spark's
+        for _ in range(
+            kills
+        ):  # killed soon after a batch, which may be between the table's commit and Spark's
             with running(tmp_path, mark, "publish", str(payments), table):
                 wait_until(lambda before=last: batch_of(port) > before, "a batch", files(tmp_path))
                 until = time.monotonic() + rnd.random()

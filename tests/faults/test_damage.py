@@ -11,7 +11,7 @@ from tests.faults.damage import HOW, SUFFIXES, damage
 from tests.faults.plans import Feed, Plan, plans_for
 from tests.faults.processes import Driver, assert_exact
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 _ROUNDS = 1
 """In each, files of all sorts are damaged. `python -m tests.faults.everybyte_spark` damages all bytes."""

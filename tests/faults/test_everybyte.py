@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.everybyte import EveryByte, Scene, damaged, every_case, scenes
 
-SAMPLE = 120
+SAMPLE = 40
 
 
 @pytest.fixture(scope="module")

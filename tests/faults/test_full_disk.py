@@ -22,6 +22,7 @@ _DIRECTORY = "spark.windows.state.directory"
 _CONF = {"spark.windows.state.rocksdb.writeBufferMb": "1", "spark.sql.shuffle.partitions": "1"}
 
 
+@pytest.mark.soak
 def test_a_full_disk_ends_a_query_with_its_name_or_not_at_all(
     tmp_path: Path, driver: Driver, small_disk: Path, backends: list[str]
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from state_backends import load_backend
+from tests.effort import soak
 from tests.faults.levels import of_folder, of_processes, verdicts
 from tests.faults.processes import ROOT
 
@@ -16,7 +17,7 @@ _MB = 1e6
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
+@pytest.mark.parametrize("backend", [soak("memory"), "rocksdb", soak("spark")])
 def test_memory_files_and_threads_level_off(tmp_path: Path, backend: str) -> None:
     """A process of its own has as many open files and threads at the end as before, and its memory does not grow."""
     target = tmp_path / "levels.json"

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.effort import soak
 from tests.faults.pages import features, table_of
 from tests.faults.stops import run_until_it_waits
 from tests.operators.sinks.redis_server import redis_server
@@ -21,9 +20,9 @@ _MORE = 1
 KEYS = [None, *(f"key-{n}" for n in range(7)), "unknown"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    ("backend", "kind"), [soak("memory", "sqlite"), ("rocksdb", "redis"), soak("spark", "postgres")]
+    ("backend", "kind"), [("memory", "sqlite"), ("rocksdb", "redis"), ("spark", "postgres")]
 )
 def test_answers_outlive_stops_between_the_two_commits(
     backend: str, kind: str, tmp_path: Path, seed: int, mark: str, request: pytest.FixtureRequest

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.plans import Feed, plans_for
+from tests.effort import soak
+from tests.faults.plans import BACKENDS, Feed, plans_for
 from tests.faults.processes import Driver, assert_exact
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("backends", [soak(BACKENDS, id="all"), pytest.param(["rocksdb"], id="rocksdb")])
 def test_failed_attempts_leave_no_trace(tmp_path: Path, driver: Driver, backends: list[str]) -> None:
     """A later step fails on first attempts, early or when all is done: the attempt that follows gives the rows, once."""
     Feed(tmp_path, files=5, rows=600, seed=3).give(5)

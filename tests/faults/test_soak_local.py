@@ -9,7 +9,7 @@ import pytest
 from tests.faults.plans import BACKENDS
 
 _ROOT = Path(__file__).parents[2]
-_KILLS = 30
+_KILLS = 12
 
 pytestmark = pytest.mark.slow
 

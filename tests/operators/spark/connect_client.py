@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -416,13 +416,15 @@ def _artifacts(client: Client) -> None:
     )
 
 
-def main(url: str, folder: Path, state: Path) -> None:
-    """Run all cases on the server at this address."""
+def main(url: str, folder: Path, state: Path, chosen: Sequence[str]) -> None:
+    """Run cases on the server at this address."""
     spark = spark_session(remote=url, buckets=2, conf={"spark.sql.session.timeZone": "UTC"})
     assert "JAVA_HOME" not in os.environ
     client = Client(spark, url, folder, state)
     write_source(client.source, FILES, ROWS, seed=5)
     for name, check in CASES.items():
+        if name not in chosen:
+            continue
         try:
             check(client)
             wrong = None
@@ -433,4 +435,4 @@ def main(url: str, folder: Path, state: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

@@ -24,7 +24,7 @@ from operators import (
     TumblingWindows,
 )
 from operators import aggregates as agg
-from tests.effort import few, slow_but
+from tests.effort import slow_but, soak, soak_but
 from tests.operators.spark.frames import stream, use_up, write_numbered, write_source
 
 pytestmark = pytest.mark.spark
@@ -97,8 +97,10 @@ def batches_without_data(spark: SparkSession, *, enabled: bool) -> Iterator[None
     spark.conf.set(NO_DATA, before or "true")
 
 
-@pytest.mark.parametrize("kind", slow_but(["sliding", "timers"], KINDS))
-@pytest.mark.parametrize("no_data", few([False, True], 2))
+@pytest.mark.parametrize(
+    "kind", slow_but(["sliding"], KINDS, soaked=["sliding on update", "hopping", "rolling"])
+)
+@pytest.mark.parametrize("no_data", [False, soak(True)])
 def test_each_batch_emits_what_the_local_runner_does(
     spark: SparkSession, tmp_path: Path, kind: str, no_data: bool
 ) -> None:
@@ -160,7 +162,7 @@ def labelled(spark: SparkSession, folder: Path) -> tuple[DataFrame, list[list[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of_two", slow_but(["cogrouped"], ["cogrouped", "labelled"]))
+@pytest.mark.parametrize("of_two", soak_but(["cogrouped"], ["cogrouped", "labelled"]))
 def test_of_two_inputs_the_slower_one_counts(spark: SparkSession, tmp_path: Path, of_two: str) -> None:
     """Each bucket knows how far each input has come."""
     frame, expected = {"cogrouped": cogrouped, "labelled": labelled}[of_two](spark, tmp_path)
@@ -190,7 +192,7 @@ def test_united_streams_wait_for_the_slower_watermark(spark: SparkSession, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", slow_but(["tumbling"], ["tumbling", "hopping"]))
+@pytest.mark.parametrize("kind", soak_but(["tumbling"], ["tumbling", "hopping"]))
 def test_a_chain_emits_in_the_same_batch_from_end_to_end(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -37,7 +37,7 @@ from operators.steps.late_reports import LateSide
 from state_backends import StateError, resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
-from tests.effort import few
+from tests.effort import few, slow, soak
 from tests.operators.spark.bounded_frames import IN_ORDER, RESULTS
 
 SCHEMA = pa.schema(
@@ -157,22 +157,22 @@ def worked(
     return out, told, largest
 
 
-@pytest.mark.parametrize("chained", [False, True])
-@pytest.mark.parametrize("late", few([False, True], 2))
+@pytest.mark.parametrize(
+    ("late", "chained"), [(False, False), slow(True, True), soak(True, False), soak(False, True)]
+)
 @pytest.mark.parametrize("name", few(OPERATORS, 4))
 def test_a_batch_in_parts_gives_the_rows_of_the_whole(
     name: str, late: bool, chained: bool, tmp_path: Path
 ) -> None:
     """Batch by batch the same rows, the same late records, and the same counts, whatever the limits are."""
-    for seed in range(2):
+    for seed, at_once in enumerate((4_000, 1)):
         tables = batches(seed, keys=1 + 3 * seed)
         whole = worked(OPERATORS[name], tables, tmp_path / f"{seed}", late=late, chained=chained)
         assert sum(sum(rows.values()) for rows in whole[0]) > 20
-        for at_once in (1, 4_000):
-            with limits(at_once):
-                folder = tmp_path / f"{seed}-{at_once}"
-                parted = worked(OPERATORS[name], tables, folder, late=late, chained=chained)
-            assert whole[:2] == parted[:2], (seed, at_once)
+        with limits(at_once):
+            folder = tmp_path / f"{seed}-{at_once}"
+            parted = worked(OPERATORS[name], tables, folder, late=late, chained=chained)
+        assert whole[:2] == parted[:2], (seed, at_once)
 
 
 @pytest.mark.parametrize("name", ["rolling", "rolling, on arrival", "session"])

@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 STREAMS = "streams through Spark Connect need PySpark 4.1 or newer"
 """What `apply` says on PySpark 4.0."""
+STREAM = "stream, from a history, and closed by the clock"
+"""A case that is always run: its state is looked for."""
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -90,8 +92,16 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def outcome(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """All cases, by a client that finds no Java; then the server ends."""
+def outcome(
+    server: Server, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Outcome:
+    """The chosen cases, by a client that finds no Java; then the server ends."""
+    items = [item for item in request.session.items if item.path == Path(__file__)]
+    chosen = [
+        item.callspec.params["case"]
+        for item in items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
     hidden = {"JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME"}
     env = {name: value for name, value in os.environ.items() if name not in hidden}
     env |= {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(ROOT)}
@@ -100,7 +110,10 @@ def outcome(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcome
     folder, out, err = (home / name for name in ("work", "out", "err"))
     with out.open("wb") as stdout, err.open("wb") as stderr:
         client = subprocess.Popen(
-            [*command, str(folder), str(server.state)], env=env, stdout=stdout, stderr=stderr
+            [*command, str(folder), str(server.state), *{*chosen, STREAM}],
+            env=env,
+            stdout=stdout,
+            stderr=stderr,
         )
     try:
         wait_until(lambda: client.poll() is not None, "the client's end", files(home, server.state.parent))

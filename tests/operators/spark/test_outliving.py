@@ -72,7 +72,9 @@ def test_queries_in_turn_share_their_processes(tmp_path: Path, turns: int) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("conf", slow_but(["default"], CONFS, ["no worker twice", "Spark's own daemon"]))
+@pytest.mark.parametrize(
+    "conf", slow_but(["default"], CONFS, ["no worker twice", "no daemon", "Spark's own daemon"])
+)
 def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
     """However Spark starts its workers. Without a daemon, Java is the workers' parent, and ends with the program."""
     with query(tmp_path, "0", *CONFS[conf]) as (process, said):
