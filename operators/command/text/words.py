@@ -1,6 +1,6 @@
 """What an operator is, in words, from what its state depends on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from operators.aggregates.state_words import in_words, listed
@@ -17,6 +17,10 @@ _EMISSIONS = {
 }
 _ROLLING_ON_CLOSE = "each record once, when its windows are closed"
 _BY_FOLD = " by fold"
+_EPOCH, _FIRST_MONDAY = "1970-01-01", "1970-01-05"
+_WEEK_DAYS = 7
+_PERIODS = {"1 day": "day", "7 days": "week", "1 month": "month", "3 months": "quarter", "1 year": "year"}
+"""Periods that windows go back to the begin of, by their lengths."""
 
 
 def title(identity: Mapping[str, Any]) -> str:
@@ -94,9 +98,34 @@ def _hopping(identity: Mapping[str, Any]) -> str:
 
 
 def _calendar(identity: Mapping[str, Any]) -> str:
-    size, step = identity["size"], identity["step"]
+    size, step = (_in_weeks(identity[name], identity["from"]) for name in ("size", "step"))
     name = f"tumbling windows of {size}" if size == step else f"hopping windows of {size} every {step}"
-    return f"{name} since {identity['from']} in {identity['zone']}"
+    return f"{name}{_since(identity['from'])} in {identity['zone']}"
+
+
+def _in_weeks(text: str, first: str) -> str:
+    """A length of a calendar that begins on a day; whole weeks are said as such, but for days that begin with the epoch."""
+    number, _, unit = text.partition(" ")
+    if unit != "days" or int(number) % _WEEK_DAYS or first.startswith(_EPOCH):
+        return text
+    weeks = int(number) // _WEEK_DAYS
+    return f"{weeks} week{'' if weeks == 1 else 's'}"
+
+
+def _since(first: str) -> str:
+    """When periods begin, if it is at another hour, day or month than the first one."""
+    day, _, clock = first.partition(" ")
+    if day not in (_EPOCH, _FIRST_MONDAY):
+        return f" since {first}"
+    return f" from {clock.removesuffix(':00')}" if clock else ""
+
+
+def _to_date(periods: Sequence[str]) -> str:
+    """Periods of lookbacks, such as "day", "month", or "day from 06:00", the shortest first."""
+    lengths = [period.partition(" since ") for period in periods]
+    known = [*_PERIODS]
+    lengths.sort(key=lambda parts: known.index(parts[0]) if parts[0] in known else len(known))
+    return ", ".join(f"{_PERIODS.get(name, name)}{_since(first)}" for name, _, first in lengths)
 
 
 def _sliding(identity: Mapping[str, Any]) -> str:
@@ -115,7 +144,8 @@ def _rolling(identity: Mapping[str, Any]) -> str:
     lookbacks = []
     if identity.get("longest lookback in ticks"):
         lookbacks.append(f"up to {_length(identity, 'longest lookback')}")
-    lookbacks += [f"{period} to date in {identity['zone']}" for period in identity.get("to date", ())]
+    if to_date := [*map(str, identity.get("to date", ()))]:
+        lookbacks.append(f"the {_to_date(to_date)} to date in {identity['zone']}")
     if identity.get("lifetime"):
         lookbacks.append("the lifetime of a key")
     return f"rolling windows of {' and '.join(lookbacks)}" if lookbacks else "rolling windows"

@@ -246,6 +246,31 @@ def test_errors_are_one_line() -> None:
             RollingWindows({"d": "1 day", "ever": "lifetime"}),
             "rolling windows of up to 1 d and the lifetime of a key",
         ),
+        (TumblingWindows("1 day", zone="Europe/Berlin"), "tumbling windows of 1 day in Europe/Berlin"),
+        (
+            TumblingWindows("1 day", zone="Europe/Berlin", offset="6 hours"),
+            "tumbling windows of 1 day from 06:00 in Europe/Berlin",
+        ),
+        (TumblingWindows("7 days", zone="UTC"), "tumbling windows of 7 days in UTC"),
+        (HoppingWindows("2 weeks", "1 week", zone="UTC"), "hopping windows of 2 weeks every 1 week in UTC"),
+        (
+            TumblingWindows("1 week", zone="UTC", offset="-1 day"),
+            "tumbling windows of 1 week since 1970-01-04 in UTC",
+        ),
+        (
+            HoppingWindows("1 year", "3 months", zone="UTC", offset="1 month"),
+            "hopping windows of 1 year every 3 months since 1970-02-01 in UTC",
+        ),
+        (
+            RollingWindows(
+                {"m": "month to date", "d": "day to date", "w": "week to date"}, zone="Asia/Tokyo"
+            ),
+            "rolling windows of the day, week, month to date in Asia/Tokyo",
+        ),
+        (
+            RollingWindows({"d": "day to date", "2d": "2 days"}, zone="Asia/Tokyo", offset="6 hours"),
+            "rolling windows of up to 2 d and the day from 06:00 to date in Asia/Tokyo",
+        ),
     ],
     ids=str,
 )
