@@ -48,7 +48,7 @@ from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.journal import MemoryJournal
 
-THREADS, BATCHES, ROWS = 4, 6, 120
+THREADS, EACH, BATCHES, ROWS = 4, 2, 3, 120
 BEGIN = datetime(2024, 1, 1, tzinfo=timezone.utc)
 VALUES: dict[str, tuple[pa.DataType, Any]] = {
     "decimal": (pa.decimal128(30, 3), lambda n: Decimal(n**7) / 1000),
@@ -76,6 +76,13 @@ KINDS = {
     "sessions": SessionWindows("2 minutes"),
     "rolling": RollingWindows({"short": "4 minutes"}),
 }
+ZONE = "Atlantic/Azores"  # where a day, and a week, begins an hour after the records
+CALENDARS = {
+    "days": TumblingWindows("1 day", zone=ZONE),
+    "weeks": HoppingWindows("2 weeks", "1 week", zone=ZONE),
+    "to date": RollingWindows({"today": "day to date", "hour": "1 hour"}, zone=ZONE),
+}
+ALL = [*KINDS, *CALENDARS, "custom"]
 
 
 def large(state: list[Any], number: int, items: list[int], amount: Decimal) -> list[Any]:
@@ -116,10 +123,28 @@ class Kept(KeyedOperator):
         yield {"kept": str(context.value)}
 
 
+def newer() -> dict[str, Any]:
+    """Aggregates whose states are maps, lists, weights and sketches."""
+    return {
+        "sums": agg.sum("decimal").by("text"),
+        "counts": agg.count().by("date"),
+        "counted": agg.histogram("interval"),
+        "faded": agg.decayed_sum("float", "1 day"),
+        "newest": agg.last_n("local", 3),
+        "top": agg.max_by("date", "number", 3),
+        "union": agg.collect_union("list"),
+        "hll": agg.hll_sketch_agg("text"),
+        "kll": agg.kll_sketch_agg_double("float"),
+    }
+
+
 def operator(kind: str) -> Any:
     """An operator that stores values of all types."""
     if kind == "custom":
         return Kept().group_by("k")
+    if kind in CALENDARS:
+        made = CALENDARS[kind].group_by("k").aggregate(**newer())
+        return made if isinstance(made.windows, RollingWindows) else made.emit("on_update")
     lists = {name: agg.collect_list(name) for name in VALUES if name not in NESTED}
     folded = agg.fold(list, large, "number", "list", "decimal", type="string", merge=joined, finish=str)
     others = {
@@ -158,7 +183,7 @@ def switching() -> Iterator[None]:
 @pytest.mark.usefixtures("switching")
 def test_threads_do_not_disturb_one_another(backend: str, tmp_path: Path) -> None:
     """Operators of all kinds, over values of all types: several of each kind at once, and all rows are those of one alone."""
-    jobs = [(kind, seed) for seed in range(THREADS) for kind in (*KINDS, "custom")]
+    jobs = [(kind, seed) for seed in range(EACH) for kind in ALL]
 
     def work(kind: str, seed: int, run: str) -> list[list[dict[str, Any]]]:
         return [*rows_of(kind, backend, tmp_path / run / f"{kind}-{seed}", seed)]
@@ -227,13 +252,12 @@ def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Pat
     if backend != "spark":
         options |= {"state.snapshots.batches": "1", "state.snapshots.folder": str(tmp_path / "snapshots")}
     config = resolve(backend, options)
-    kinds = [*KINDS, "custom"]
-    bindings = {kind: operator(kind).bind(table(0, 0).schema, "at", config) for kind in kinds}
+    bindings = {kind: operator(kind).bind(table(0, 0).schema, "at", config) for kind in ALL}
 
     def work(kind: str, seed: int, service: BucketService, run: str) -> list[list[dict[str, Any]]]:
         job = Job(bindings[kind], config, (0,), WatermarkRule())
         names = job.binding.inputs.names
-        bucket = Bucket(job, f"{run}{seed:07x}{kinds.index(kind):08x}", MemoryJournal())
+        bucket = Bucket(job, f"{run}{seed:07x}{ALL.index(kind):08x}", MemoryJournal())
         batches = [table(number, seed).select(names) for number in range(BATCHES)]
         found = []
         try:
@@ -245,7 +269,7 @@ def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Pat
             drop_copy(config, bucket.name)
         return found
 
-    jobs = [(kind, seed) for seed in range(THREADS) for kind in kinds]
+    jobs = [(kind, seed) for seed in range(EACH) for kind in ALL]
     one, many = BucketService("key"), BucketService("key")
     alone = [work(*each, one, "a") for each in jobs]
     with ThreadPoolExecutor(THREADS) as pool:
