@@ -10,7 +10,7 @@ SEED ?=
 BASE ?= $(lastword $(sort $(wildcard benchmarks/runs/*.json)))
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 40
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

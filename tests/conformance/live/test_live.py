@@ -13,7 +13,7 @@ from tests.conformance.live.compare import Comparison, compare, smallest
 from tests.conformance.live.peers import SYSTEMS, MissingError, running
 from tests.conformance.live.verdict import Verdict
 from tests.conformance.play import Played, play
-from tests.effort import few
+from tests.effort import few, slow
 
 RECORDED = Path(__file__).parents[1] / "cases"
 SEED = 20_261_124
@@ -37,7 +37,7 @@ def test_peer_emits_the_same_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", few(sorted((RECORDED / "deviations").iterdir()), 6), ids=lambda file: file.stem
+    "file", few(sorted((RECORDED / "deviations").iterdir()), 12), ids=lambda file: file.stem
 )
 def test_recorded_deviations_are_known(file: Path) -> None:
     """Each difference in a recorded deviation is recognised, and none where the rows are ours."""
@@ -48,7 +48,7 @@ def test_recorded_deviations_are_known(file: Path) -> None:
     assert verdict.explained
 
 
-@pytest.mark.parametrize("window", few(["sliding", "session"], 2))
+@pytest.mark.parametrize("window", [slow("sliding"), "session"])
 def test_wrong_rows_of_ours_are_no_deviation(window: str) -> None:
     """Where Kafka deviates, a row of ours that is wrong is a failure, also one that is near the deviation."""
     case = next(
@@ -70,7 +70,7 @@ def test_wrong_rows_of_ours_are_no_deviation(window: str) -> None:
     assert kafka.compared(options, records, replace(ours, empty=False), kafkas).failures
 
 
-@pytest.mark.parametrize("window", few(["sliding", "session", "hopping", "tumbling"], 4))
+@pytest.mark.parametrize("window", [slow("sliding"), "session", slow("hopping"), slow("tumbling")])
 def test_other_differences_are_failures(window: str) -> None:
     """A value, a row or a late record that differs without reason is a failure."""
     case = next(

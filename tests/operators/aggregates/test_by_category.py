@@ -18,7 +18,7 @@ from operators import aggregates as agg
 from operators.aggregates.category_pages import Items, number_categories
 from serializers import CorruptDataError
 from serializers.errors import NewerFormatError
-from tests.effort import examples
+from tests.effort import examples, slow
 
 ALL = agg.fold(
     list,
@@ -58,7 +58,7 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", ["memory", slow("rocksdb")])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_of_each_kind(kind: str, policy: str, backend: str) -> None:
