@@ -95,6 +95,7 @@ def test_makespan(tasks, cores, longest) -> None:
     assert makespan(tasks, cores) == longest
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_draws(tmp_path: Path) -> None:
     """Any number can be given."""
     picture = tmp_path / "scale.svg"

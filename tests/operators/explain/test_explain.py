@@ -46,6 +46,7 @@ from operators.definitions.runnable import RunnableOperator
 from operators.engines.sessions import SessionPlan
 from operators.explain import Explanation
 from operators.kinds.folding import FoldSchema
+from tests.effort import few
 
 SCHEMA = pa.schema(
     [
@@ -194,7 +195,7 @@ def test_bytes_of_objects_are_about_those_of_pages(kind: str) -> None:
     assert size == pytest.approx(explained(operator).state.key_bytes(entries, pages), rel=0.05)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, 3))
 def test_what_a_change_writes_does_not_follow_the_entries_of_the_key(kind: str) -> None:
     """One record of one key in each batch: a pane each for sliding windows, a few or one for the others."""
     state, changed, logged = changes(KINDS[kind])

@@ -14,7 +14,7 @@ from operators.steps import page_sums
 from state_backends.backends.memory import MemoryBackend
 from state_backends.durability.durable import Durable
 from state_backends.store import cutting
-from tests.effort import few
+from tests.effort import few, slow
 
 GRACE = 400
 
@@ -104,7 +104,7 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
                 "lifetime" in kind and case[0] == "listed"
             )  # It is refused, since it would grow without end.
         ],
-        6,
+        12,
         names=3,
     ),
 )
@@ -172,7 +172,7 @@ def sums_of(runner: LocalRunner) -> page_sums.PageSums:
     return sums
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("backend", [slow("memory"), "rocksdb"])
 def test_an_aborted_batch_leaves_no_sum_behind(backend: str) -> None:
     """What a failed batch wrote into a page is not in the page's sum afterwards."""
     tables = list(feed(seed=3, delay=GRACE))
