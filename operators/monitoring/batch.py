@@ -1,7 +1,7 @@
 """What an operator did in one batch of a streaming query, as one value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from operators.runtime.metrics import METRICS
@@ -40,6 +40,7 @@ class OperatorBatch:
         counts_in: the observed counts of `<name>_in`.
         counts_out: the observed counts of `<name>_out`.
         watermark: the watermark of the query in this batch, in UTC, or None if there is none yet.
+        lag: records of each topic of Kafka and partition that were there when the batch began, and that it left for later ones.
     """
 
     query: QueryRun
@@ -50,6 +51,7 @@ class OperatorBatch:
     counts_in: Mapping[str, int]
     counts_out: Mapping[str, int]
     watermark: datetime | None = None
+    lag: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def whole_state(self) -> bool:

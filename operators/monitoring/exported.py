@@ -207,5 +207,8 @@ CUSTOM_HELP = "Counts that a custom operator declares."
 RUNNING = f"{PREFIX}_query_running"
 RUNNING_HELP = "1 while a streaming query runs, 0 after it has ended with an error."
 LABELS: tuple[str, ...] = ("query", "operator")
-EXPORTED = frozenset({*(metric.prometheus for metric in (*TOTALS, *GAUGES)), CUSTOM, RUNNING})
+LAG = f"{PREFIX}_source_lag_records"
+LAG_HELP = "Records of a partition of Kafka that were there when the last batch began, and that it left for later ones."
+LAG_LABELS = ("query", "topic", "partition")
+EXPORTED = frozenset({*(metric.prometheus for metric in (*TOTALS, *GAUGES)), CUSTOM, RUNNING, LAG})
 """All names in Prometheus."""

@@ -52,4 +52,5 @@ def _plain(batch: OperatorBatch) -> dict[str, Any]:
         "time_skew": batch.time_skew,
         "watermark": None if batch.watermark is None else batch.watermark.isoformat(timespec="milliseconds"),
         "watermark_lag_seconds": batch.watermark_lag,
+        "lag": {f"{topic}-{partition}": value for (topic, partition), value in batch.lag.items()},
     }

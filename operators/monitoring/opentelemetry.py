@@ -5,7 +5,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import DefinitionError
-from operators.monitoring.exported import CUSTOM_HELP, GAUGES, LABELS, PREFIX, RUNNING_HELP, TOTALS
+from operators.monitoring.exported import (
+    CUSTOM_HELP,
+    GAUGES,
+    LABELS,
+    LAG_HELP,
+    LAG_LABELS,
+    PREFIX,
+    RUNNING_HELP,
+    TOTALS,
+)
 from operators.monitoring.values import Series, ValuesOutput
 
 if TYPE_CHECKING:
@@ -44,6 +53,8 @@ class OpenTelemetryOutput(ValuesOutput):
             meter.create_observable_gauge(one.opentelemetry, observed, one.symbol, one.help)
         counts = [_observer(values.custom, (*LABELS, "count"))]
         meter.create_observable_counter(f"{PREFIX}.custom", counts, "", CUSTOM_HELP)
+        lag = [_observer(values.lag, LAG_LABELS)]
+        meter.create_observable_gauge(f"{PREFIX}.source_lag_records", lag, "", LAG_HELP)
         running = [_observer(values.running, LABELS[:1])]
         meter.create_observable_gauge(f"{PREFIX}.query_running", running, "", RUNNING_HELP)
 

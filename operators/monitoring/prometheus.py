@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING
 
 from operators.errors import DefinitionError
 from operators.monitoring.endpoint import Endpoint
-from operators.monitoring.exported import CUSTOM, CUSTOM_HELP, GAUGES, LABELS, RUNNING, RUNNING_HELP, TOTALS
+from operators.monitoring.exported import (
+    CUSTOM,
+    CUSTOM_HELP,
+    GAUGES,
+    LABELS,
+    LAG,
+    LAG_HELP,
+    LAG_LABELS,
+    RUNNING,
+    RUNNING_HELP,
+    TOTALS,
+)
 from operators.monitoring.values import Values, ValuesOutput
 
 if TYPE_CHECKING:
@@ -81,6 +92,7 @@ class _Collector:
         counters = [(one.prometheus, one.help, LABELS, values.of(one)) for one in TOTALS]
         gauges = [(one.prometheus, one.help, LABELS, values.of(one)) for one in GAUGES]
         counters.append((CUSTOM, CUSTOM_HELP, (*LABELS, "count"), values.custom()))
+        gauges.append((LAG, LAG_HELP, LAG_LABELS, values.lag()))
         gauges.append((RUNNING, RUNNING_HELP, LABELS[:1], values.running()))
         for kind, families in ((CounterMetricFamily, counters), (GaugeMetricFamily, gauges)):
             for name, text, labels, series in families:

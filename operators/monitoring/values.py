@@ -22,6 +22,7 @@ class Values:
         self._totals: dict[tuple[str, str], dict[str, float]] = {}
         self._custom: Counter[tuple[str, str, str]] = Counter()
         self._gauges: dict[tuple[str, str], dict[str, float]] = {}
+        self._lag: dict[tuple[str, str, str], float] = {}
         self._runs: dict[str, str] = {}
         self._running: dict[str, int] = {}
 
@@ -36,6 +37,10 @@ class Values:
 
     def _forget(self, query: str) -> None:
         self._gauges = {key: values for key, values in self._gauges.items() if key[0] != query}
+        self._forget_lag(query)
+
+    def _forget_lag(self, query: str) -> None:
+        self._lag = {key: value for key, value in self._lag.items() if key[0] != query}
 
     def add(self, batch: OperatorBatch) -> None:
         """Take over a batch."""
@@ -47,6 +52,13 @@ class Values:
             for metric in TOTALS:
                 totals[metric.name] += metric.value(batch) or 0
             _set_gauges(self._gauges.setdefault(key, {}), batch)
+            self._forget_lag(batch.query.label)
+            self._lag.update(
+                {
+                    (batch.query.label, topic, str(partition)): value
+                    for (topic, partition), value in batch.lag.items()
+                }
+            )
             self._custom.update({(*key, name): value for name, value in batch.custom.items()})
 
     def ended(self, query: QueryRun, error: str | None) -> None:
@@ -69,6 +81,11 @@ class Values:
         """Return the counts of custom operators by query, operator and count."""
         with self._lock:
             return list(self._custom.items())
+
+    def lag(self) -> list[Series]:
+        """Return the records that the last batch left, by query, topic and partition."""
+        with self._lock:
+            return list(self._lag.items())
 
     def running(self) -> list[Series]:
         """Return 1 for each query that runs, and 0 for each that ended with an error."""

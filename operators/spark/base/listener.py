@@ -21,6 +21,7 @@ from operators.monitoring.lines import TextOutput
 from operators.monitoring.output import BatchOutput, as_output
 from operators.monitoring.reporter import Reporter
 from operators.spark.base.inside import plain_row, wait_for_listeners
+from operators.spark.base.kafka_lag import lag_of
 from operators.spark.base.observed import COUNTS
 
 _IN, _OUT = "_in", "_out"
@@ -71,6 +72,7 @@ def operator_batches(progress: StreamingQueryProgress) -> Iterator[OperatorBatch
             observed.get(f"{operator}{_IN}", {}),
             out,
             _watermark(progress),
+            lag_of(progress.sources),
         )
 
 

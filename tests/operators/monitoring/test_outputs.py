@@ -23,7 +23,7 @@ from operators.monitoring import (
     QueryRun,
     TextOutput,
 )
-from operators.monitoring.exported import CUSTOM, EXPORTED, GAUGES, RUNNING, TOTALS
+from operators.monitoring.exported import CUSTOM, EXPORTED, GAUGES, LAG, RUNNING, TOTALS
 from tests.operators.monitoring.batches import RUN, START, batch
 
 DELAYS = {"query": "flights", "operator": "delays"}
@@ -89,6 +89,7 @@ def test_json_lines_have_the_counts_and_what_follows_from_them(tmp_path: Path) -
         live_keys=4,
         state_bytes=100,
         watermark=START - timedelta(seconds=1),
+        lag={("clicks", 0): 12},
     )
     for output in (to_file, to_function):
         output.report(first)
@@ -112,6 +113,7 @@ def test_json_lines_have_the_counts_and_what_follows_from_them(tmp_path: Path) -
         "time_skew": None,
         "watermark": "2026-01-05T11:59:59.000+00:00",
         "watermark_lag_seconds": 1.0,
+        "lag": {"clicks-0": 12},
     } == json.loads(lines[0])
     (second,) = map(json.loads, path.read_text().splitlines())
     empty = (
@@ -169,6 +171,7 @@ class OfOpenTelemetry(Reader):
             for metric in resource.scope_metrics[0].metrics:
                 known = self.sums if type(metric.data).__name__ == "Sum" else self.names
                 known = {**known, "windows.custom": CUSTOM, "windows.query_running": RUNNING}
+                known["windows.source_lag_records"] = LAG
                 for point in metric.data.data_points:
                     yield known[metric.name], dict(point.attributes), point.value
 
@@ -183,10 +186,19 @@ def test_totals_add_up_and_gauges_are_the_last(reader: Reader) -> None:
     """In base units; another operator has values of its own, and a custom operator's counts are there by name."""
     common = {"watermark": START, "live_keys": 4, "state_bytes": 100}
     reader.output.report(batch(0, counts_in={"rows": 8, "bad": 1}, rows=8, late=2, windows=3, **common))
-    reader.output.report(batch(0, operator="other", rows=1_000, live_keys=1_000))
+    reader.output.report(batch(0, operator="other", rows=1_000, live_keys=1_000, lag={("old", 0): 3}))
     reader.output.report(
         batch(
-            1, rows=2, windows=4, step_ms=300, snapshots=2, snapshot_failures=1, alerts=5, **SKEWED, **common
+            1,
+            rows=2,
+            windows=4,
+            step_ms=300,
+            snapshots=2,
+            snapshot_failures=1,
+            alerts=5,
+            lag={("clicks", 0): 12, ("clicks", 1): 0},
+            **SKEWED,
+            **common,
         )
     )
     found = reader.read()
@@ -217,6 +229,9 @@ def test_totals_add_up_and_gauges_are_the_last(reader: Reader) -> None:
         "windows_watermark_lag_seconds": 10,
     }.items() <= {key[0]: value for key, value in found.items()}.items()
     assert 5 == found[CUSTOM, "alerts"]
+    assert {(LAG, "clicks", "0"): 12, (LAG, "clicks", "1"): 0} == {
+        key: value for key, value in found.items() if key[0] == LAG
+    }
     assert 1 == found[RUNNING,]
     assert EXPORTED == {name for name, *_ in found}
 
