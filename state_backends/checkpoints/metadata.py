@@ -181,7 +181,7 @@ def lost_state(
     """
     if found := _UNCOMMITTED.search(text):
         batch = int(found[1])
-        return _PARTLY_READ.format(batch, _way_out(batch - 1))
+        return _PARTLY_READ.format(batch, way_out_from(batch - 1))
     if _NO_OPERATORS in text:
         return _OPERATORS_LOST.format(checkpoint or _folder_in(text) or "the checkpoint")
     found = _UNLOADABLE.search(text)
@@ -196,7 +196,7 @@ def lost_state(
     way_out = (
         _way_out_before(last(place) if last and place else None)
         if named is None
-        else _way_out(int(named[1]) - 2)
+        else way_out_from(int(named[1]) - 2)
     )
     return _NOT_LOADED.format(place and f" in {place}", f"{why.rstrip('.')}.", way_out)
 
@@ -231,12 +231,12 @@ def _folder_before(text: str, end: int) -> str:
 def _way_out_before(last: int | None) -> str:
     """How to go on where the damaged version is not known, but perhaps the last batch."""
     if last is None or last < 1:
-        return _way_out(None if last is None else -1)
-    return _LAST.format(last, last - 1) + _way_out(last - 1)
+        return way_out_from(None if last is None else -1)
+    return _LAST.format(last, last - 1) + way_out_from(last - 1)
 
 
-def _way_out(batch: int | None) -> str:
-    """How to go on from a batch, or from one that is not known."""
+def way_out_from(batch: int | None) -> str:
+    """Return how to go on from a batch, or from one that is not known."""
     if batch is not None and batch < 0:
         return _NO_EARLIER
     if batch is None:

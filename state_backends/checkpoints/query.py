@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from serializers import CorruptDataError
 from serializers.shapes import instance, int64, refusing
 from state_backends.checkpoints.metadata import NoBatchError
+from state_backends.checkpoints.spark_files import damaged_file
 from state_backends.durability.folders import Folder
 from state_backends.errors import StateError
 
@@ -46,6 +48,15 @@ def stored_query(checkpoint: str, batch: int | None = None) -> StoredQuery:
     """
     folder = Folder(checkpoint)
     batch = _last_batch(folder) if batch is None else batch
+    try:
+        return _described(folder, checkpoint, batch)
+    except CorruptDataError as error:
+        if (damaged := damaged_file(checkpoint)) is None:
+            raise
+        raise CorruptDataError(damaged) from error
+
+
+def _described(folder: Folder, checkpoint: str, batch: int) -> StoredQuery:
     with refusing(f"the description of batch {batch} in {checkpoint}"):
         commit = _lines(folder, f"commits/{batch}")[1:]
         offsets = _lines(folder, f"offsets/{batch}")

@@ -15,6 +15,7 @@ from state_backends.checkpoints.forms import Form, common_form
 from state_backends.checkpoints.labels import bucket_number
 from state_backends.checkpoints.metadata import (
     JOURNAL_VARIABLE,
+    NoBatchError,
     lost_state,
     moved_error,
     named_commits_error,
@@ -23,6 +24,7 @@ from state_backends.checkpoints.metadata import (
 )
 from state_backends.checkpoints.query import last_batch
 from state_backends.checkpoints.sizes import segment_sizes
+from state_backends.checkpoints.spark_files import damaged_file
 from state_backends.checkpoints.stored_bucket import Bucket, journal_from_parts, open_bucket
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
@@ -208,6 +210,8 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
         if not isinstance(error, PySparkException):  # of Java, about a file of Spark's
             raise _damaged(error, checkpoint.path) from error
         reason = unreadable(path, checkpoint.operator, checkpoint.batch, error, spark, checkpoint.path)
+        if not isinstance(reason, NoBatchError) and damaged_file(checkpoint.path) is not None:
+            reason = _damaged(error, checkpoint.path)
         raise reason from error
     return rows.select(
         F.col("key.bucket").alias("bucket"),
@@ -219,7 +223,7 @@ def journal_rows(checkpoint: Checkpoint, spark: "SparkSession | None") -> "DataF
 
 def _damaged(error: Exception, path: str) -> StateError:
     """The error to raise for one of Spark or Java about files of a checkpoint."""
-    why = lost_state(str(error), path, last=last_batch)
+    why = damaged_file(path) or lost_state(str(error), path, last=last_batch)
     if why is None:
         text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0]
         why = f"its files are damaged or are not Spark's: {text}"

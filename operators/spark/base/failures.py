@@ -20,6 +20,7 @@ from operators.spark.base.inside import (
 from operators.spark.base.kafka_failures import kafka_failed
 from state_backends.checkpoints.metadata import lost_state
 from state_backends.checkpoints.query import last_batch
+from state_backends.checkpoints.spark_files import damaged_file
 
 _MARK = f"{WorkerError.__name__}: "
 _ON_DRIVER = re.compile(
@@ -63,6 +64,13 @@ _REAL_TIME_MESSAGE = (
     "out, so that a batch follows the one before at once, or use trigger(processingTime=...). Leave "
     "spark.sql.streaming.realTimeMode.allowlistCheck as it is"
 )
+_METADATA = "com.fasterxml.jackson.", ".StreamMetadata"
+"""What Spark's error has if it cannot read the file, in its first lines and in its trace."""
+_NO_METADATA = (
+    "Spark cannot read the file 'metadata' of the checkpoint, which has the id of the query: it is empty, cut off or altered. "
+    "Restore it from a copy of the checkpoint. Or delete it, save the state with write_savepoint(checkpoint, folder), and "
+    "start with a new checkpoint and options={'state.savepoint': folder}"
+)
 _DEAD_MESSAGE = (
     "a Python worker of Spark died without an error message: it was killed, perhaps because memory ran out, or crashed in "
     "native code. The executor's stderr may have more; spark.python.worker.faulthandler.enabled=true shows where it crashed. "
@@ -104,9 +112,10 @@ def what_failed(failed: Any) -> str | None:
     Returns:
         operator, bucket and batch, the error and its message; or what `upsert_to` or its sink raised; or that a worker process
         died, or could not import this library; that executors were lost, or that a disk is full; that Spark's own state store
-        is damaged, or was not committed in every bucket; that the query has other sources than its checkpoint, as one that
-        gets `idle`; what is the matter with a topic of Kafka; or that it has a trigger for real time. Of a query, also how
-        many buckets have no snapshot that was completed in time. None if nothing of this library failed.
+        is damaged, or was not committed in every bucket, or that another file of Spark's in the checkpoint is damaged; that the
+        query has other sources than its checkpoint, as one that gets `idle`; what is the matter with a topic of Kafka; or that
+        it has a trigger for real time. Of a query, also how many buckets have no snapshot that was completed in time. None if
+        nothing of this library failed.
     """
     if not hasattr(failed, "lastProgress"):
         return _explain_any(failed)
@@ -120,7 +129,14 @@ def _explain_any(error: object, query: Any = None) -> str | None:
     """What is said of an error, or else of one of its causes."""
     texts = [*texts_of(error)]
     told = (_explain(text, texts[number + 1 :], query) for number, text in enumerate(texts))
-    return next(filter(None, told), None)
+    return next(filter(None, told), None) or _file_damaged(texts, query)
+
+
+def _file_damaged(texts: Sequence[str], query: Any) -> str | None:
+    """Which of Spark's own files in the checkpoint was damaged, if the query has failed; None if none was."""
+    checkpoint = checkpoint_of_query(query) if texts and query is not None else None
+    found = None if checkpoint is None else damaged_file(checkpoint)
+    return found or (_NO_METADATA if any(all(part in text for part in _METADATA) for text in texts) else None)
 
 
 def _explain(text: str, causes: Sequence[str], query: Any) -> str | None:

@@ -17,6 +17,7 @@ from operators.spark.stream.bucket_task import check_buckets
 from state_backends import StateError
 from state_backends.checkpoints.metadata import NoBatchError, check_begun, operators_in, sources_at
 from state_backends.checkpoints.reading import Checkpoint, journal_rows, plain_path, pointers
+from state_backends.checkpoints.spark_files import damaged_file
 from state_backends.durability.folders import absolute
 from state_backends.store.schema import StoredSchema
 
@@ -62,6 +63,8 @@ def check_checkpoint(
     idle_ms = arguments.idle_ms
     prepared = prepare(operator, df, event_time, arguments.backend, arguments.options)
     spark, path = df.sparkSession, absolute(checkpoint)
+    if (damaged := damaged_file(path)) is not None:
+        raise StateError(damaged)
     try:
         rows = journal_rows(Checkpoint(path, operator=number), spark)
     except NoBatchError:

@@ -1,0 +1,95 @@
+"""Spark's own small files in a checkpoint: which of them was cut off or altered, and how a query goes on without it.
+
+Spark's error for such a file is one of its parser, and often does not name the file.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+from state_backends.checkpoints.metadata import way_out_from
+from state_backends.durability.folders import Folder
+from state_backends.errors import StateError
+
+_OPERATORS = re.compile(r"state/\d+/_metadata/(?:metadata|v\d+/\d+)")
+_VERSION = re.compile(r"v\d+")
+_QUERY = (
+    "It has the id of the query. Restore it from a copy of the checkpoint. Or delete it, save the state with "
+    "write_savepoint(checkpoint, folder), and start with a new checkpoint and options={'state.savepoint': folder}"
+)
+_COMMIT = (
+    "It says that batch {0} is done. Restore it from a copy of the checkpoint. Or delete it: Spark then runs batch {0} again, "
+    "on the same records"
+)
+_OFFSETS = (
+    "It says which records batch {0} has. Restore it from a copy of the checkpoint. Or go on without it. {1}"
+)
+_LISTED = (
+    "It lists the operators with state. Restore it from a copy of the checkpoint. Without it, neither Spark nor "
+    "write_savepoint can read the state: start with a new checkpoint"
+)
+
+
+def damaged_file(checkpoint: str) -> str | None:
+    """Return which of Spark's files is empty, cut off or altered, and the way out; None if none of them is seen to be.
+
+    Only those are read that Spark reads when a query goes on: a few hundred bytes each. They have no checksum of ours, so that
+    an altered number is not found.
+
+    Args:
+        checkpoint: the folder, absolute or a URI.
+    """
+    folder = Folder(checkpoint)
+    try:
+        for name, is_sound, way_out in _read(folder):
+            if not is_sound(folder.read(name) or b""):
+                return f"Spark's file {name} in the checkpoint {folder.shown} is empty, cut off or altered. {way_out}"
+    except StateError:  # What the storage says is told by whoever needs the file.
+        pass
+    return None
+
+
+def _read(folder: Folder) -> Iterator[tuple[str, Callable[[bytes], bool], str]]:
+    """The files that Spark reads, with what tells whether each is sound, and the way out if not."""
+    if folder.read("metadata") is not None:
+        yield "metadata", _has_id, _QUERY
+    committed, planned = (_numbers(folder, name) for name in ("commits", "offsets"))
+    if committed:
+        yield f"commits/{max(committed)}", _has_version, _COMMIT.format(max(committed))
+    for batch in sorted({*committed[-1:], *planned[-1:]}.intersection(planned)):
+        yield f"offsets/{batch}", _has_version, _OFFSETS.format(batch, way_out_from(batch - 1))
+    for operator in count():
+        names = [file.name for file in folder.list(f"state/{operator}/_metadata")]
+        if not names:
+            return
+        for name in filter(_OPERATORS.fullmatch, names):
+            yield name, _has_version, _LISTED
+
+
+def _numbers(folder: Folder, name: str) -> list[int]:
+    """The numbers that files of a folder are named by, in order."""
+    names = [Path(file.name).name for file in folder.list(name)]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _has_id(data: bytes) -> bool:
+    try:
+        return isinstance(json.loads(data)["id"], str)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return False
+
+
+def _has_version(data: bytes) -> bool:
+    """Whether a line of JSON follows the number of a version, as Spark writes it, and objects in further lines are whole.
+
+    These are offsets of sources: "-" stands for none, and a source may have a form of its own.
+    """
+    try:
+        first, second, *rest = data.decode().splitlines()
+        for line in (second, *(line for line in rest if line.startswith(("{", "[")))):
+            json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return _VERSION.fullmatch(first) is not None
