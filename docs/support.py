@@ -71,6 +71,8 @@ _COLUMNS: dict[str, tuple[Any, ...]] = {
     "decayed_count": (20,),
     "collect_union": ("tags",),
     **dict.fromkeys(("listagg", "listagg_distinct", "string_agg", "string_agg_distinct"), ("text",)),
+    "hll_union_agg": ("distinct",),
+    **dict.fromkeys(("kll_merge_agg_bigint", "kll_merge_agg_double", "kll_merge_agg_float"), ("ranks",)),
     "approx_quantiles": ("v", [0.5]),
     **dict.fromkeys(("percentile", "percentile_cont", "percentile_disc"), ("v", 0.5)),
 }
@@ -117,8 +119,17 @@ def table() -> pa.Table:
             "ok": [n % 2 == 0 for n in range(count)],
             "text": [f"t{n % 3}" for n in range(count)],
             "tags": [[n % 3, n % 5] for n in range(count)],
+            "distinct": [sketch(agg.hll_sketch_agg("v"))] * count,
+            "ranks": [sketch(agg.kll_sketch_agg_double("v"))] * count,
         }
     )
+
+
+def sketch(aggregate: Any) -> bytes:
+    """Return a sketch without values, which has the same bytes for each type."""
+    with TumblingWindows(10).aggregate(sketch=aggregate).local_runner("at") as runner:
+        records = pa.table({"at": [1], "v": pa.array([None], pa.int64())})
+        return bytes(runner.process(records, 100).column("sketch")[0].as_py())
 
 
 def rows(windows: Any, results: dict[str, Any], policy: str, backend: str = "memory") -> list[dict[str, Any]]:

@@ -439,9 +439,14 @@ def sketched(aggregate: Aggregate, type_: pa.DataType, rows: list[Row]) -> bytes
     return bytes(finished(case.bound, case.states([whole])).to_pylist()[0])
 
 
+def sketch_of(aggregate: Aggregate, count: int) -> bytes:
+    """The sketch of so many whole numbers."""
+    return sketched(aggregate, pa.int64(), [Row(0, n * n) for n in range(count)])
+
+
 def aggregate_counts_once(aggregate: Aggregate) -> bool:
     """Whether a value that occurs again changes nothing."""
-    return type(aggregate).__name__ == "HllSketch"
+    return type(aggregate).__name__ in ("HllSketch", "HllUnion")
 
 
 SMALL = st.integers(-(2**31), 2**31 - 1)
@@ -773,6 +778,36 @@ CASES: dict[str, Case] = {
         st.floats(),
         partial(sketched, agg.kll_sketch_agg_double("v"), pa.float64()),
     ),
+    "kll_sketch_agg_float": Case(
+        agg.kll_sketch_agg_float("v"),
+        pa.float32(),
+        st.floats(width=32),
+        partial(sketched, agg.kll_sketch_agg_float("v"), pa.float32()),
+    ),
+    "kll_sketch_agg_bigint": Case(
+        agg.kll_sketch_agg_bigint("v"),
+        *ORDERED["long"],
+        partial(sketched, agg.kll_sketch_agg_bigint("v"), pa.int64()),
+    ),
+    "hll_union_agg": Case(
+        agg.hll_union_agg("v", 5),
+        pa.binary(),
+        st.sampled_from([0, 1, 5, 40, 500]).map(partial(sketch_of, agg.hll_sketch_agg("v", 6))),
+        partial(sketched, agg.hll_union_agg("v", 5), pa.binary()),
+    ),
+    **{
+        f"kll_merge_agg_{item}": Case(
+            merge("v"),
+            pa.binary(),
+            st.sampled_from([0, 1, 2, 3]).map(partial(sketch_of, make("v"))),
+            partial(sketched, merge("v"), pa.binary()),
+        )
+        for item, make, merge in (
+            ("double", agg.kll_sketch_agg_double, agg.kll_merge_agg_double),
+            ("float", agg.kll_sketch_agg_float, agg.kll_merge_agg_float),
+            ("bigint", agg.kll_sketch_agg_bigint, agg.kll_merge_agg_bigint),
+        )
+    },
     "user's squares": Case(
         SQUARES("v"),
         pa.int32(),

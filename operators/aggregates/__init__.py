@@ -61,6 +61,16 @@ from operators.aggregates.record_functions import (
     min_by,
     top_n,
 )
+from operators.aggregates.sketch_functions import (
+    hll_sketch_agg,
+    hll_union_agg,
+    kll_merge_agg_bigint,
+    kll_merge_agg_double,
+    kll_merge_agg_float,
+    kll_sketch_agg_bigint,
+    kll_sketch_agg_double,
+    kll_sketch_agg_float,
+)
 from operators.aggregates.user_functions import AggregateError
 from operators.aggregates.user_operation import AggregateOperation
 from operators.aggregates.value_functions import (
@@ -72,8 +82,6 @@ from operators.aggregates.value_functions import (
     collect_union,
     count_distinct,
     histogram,
-    hll_sketch_agg,
-    kll_sketch_agg_double,
     listagg,
     listagg_distinct,
     median,
@@ -118,7 +126,13 @@ __all__ = [
     "fold",
     "histogram",
     "hll_sketch_agg",
+    "hll_union_agg",
+    "kll_merge_agg_bigint",
+    "kll_merge_agg_double",
+    "kll_merge_agg_float",
+    "kll_sketch_agg_bigint",
     "kll_sketch_agg_double",
+    "kll_sketch_agg_float",
     "kurtosis",
     "last",
     "last_n",

@@ -19,9 +19,6 @@ INSTEAD = {
     ),
     "measure": "agg.sum and the other aggregates themselves: there are no metric views here",
     "histogram_numeric": _RANKS,
-    **dict.fromkeys([f"kll_sketch_agg_{type_}" for type_ in ("bigint", "float")], _RANKS),
-    **dict.fromkeys([f"kll_merge_agg_{type_}" for type_ in ("bigint", "double", "float")], _RANKS),
-    **dict.fromkeys(["hll_union_agg"], _SKETCH),
     **dict.fromkeys([f"theta_{kind}_agg" for kind in ("sketch", "union", "intersection")], _SKETCH),
     **dict.fromkeys(
         [

@@ -1,7 +1,8 @@
 """KLL sketches whose sample follows from the values: the same values give the same bytes, in whichever order they come.
 
-The bytes are those of Apache DataSketches' `kll_doubles_sketch`, which draws its sample without a seed. Where a task of Spark
-runs again, it has to send what it sent before, so the coins here are thrown by a hash of the values that they decide on.
+The bytes are those of Apache DataSketches' KLL sketches of doubles, or of floats or 64-bit integers. These draw their sample
+without a seed. Where a task of Spark runs again, it has to send what it sent before, so the coins here are thrown by a hash of
+the values that they decide on.
 
 A sketch is a list of levels. A value of level h stands for 2**h values. A level that is full is sorted, and of each two
 neighbours one goes up, all left ones or all right ones by one coin (Karnin, Lang, Liberty 2016).
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,10 @@ from serializers.shapes import refusing
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Values = npt.NDArray[Any]
+"""Doubles, or int64."""
+DOUBLE, FLOAT, LONG = "<f8", "<f4", "<i8"
+"""Types of the values in the bytes of sketches, as NumPy names them."""
 Mask = npt.NDArray[np.bool_]
 _Hashes = npt.NDArray[np.uint64]
 
@@ -42,22 +48,23 @@ class Sketches:
     """Sketches in flat arrays.
 
     Attributes:
-        values: shape (n,): those that are kept, one sketch after another, within a sketch by level, within a level ascending.
+        values: shape (n,), doubles or int64: those that are kept, one sketch after another, within a sketch by level, within a
+            level ascending.
         levels: shape (n,): of each value.
         edges: shape (m + 1,): where the values of each sketch begin, and where the last end.
         extremes: shape (2, m): the smallest and the largest value of each sketch; 0 where it has none.
     """
 
-    values: Floats
+    values: Values
     levels: Ints
     edges: Ints
-    extremes: Floats
+    extremes: Values
 
     @classmethod
-    def of(cls, values: Floats, edges: Ints, k: int) -> "Sketches":
+    def of(cls, values: Values, edges: Ints, k: int) -> "Sketches":
         """Return sketches of values, none of which is NaN: one of those between each two edges."""
-        values, sizes = values + 0.0, np.diff(edges)  # -0.0 becomes 0.0: equal values have equal bits
-        extremes, filled = np.zeros((2, len(sizes))), np.flatnonzero(sizes)
+        values, sizes = _one_zero(values), np.diff(edges)
+        extremes, filled = np.zeros((2, len(sizes)), values.dtype), np.flatnonzero(sizes)
         if len(filled):
             extremes[0, filled] = np.minimum.reduceat(values, edges[filled])
             extremes[1, filled] = np.maximum.reduceat(values, edges[filled])
@@ -71,37 +78,50 @@ class Sketches:
 
     @classmethod
     @refusing("a state of approx_quantiles")
-    def read(cls, stored: Sequence[bytes]) -> "Sketches":
-        """Return the sketches of bytes of Apache DataSketches; no bytes are a sketch without values."""
+    def read(cls, stored: Sequence[bytes], item: str = DOUBLE) -> "Sketches":
+        """Return the sketches of bytes of Apache DataSketches; no bytes are a sketch without values.
+
+        Args:
+            stored: the bytes.
+            item: NumPy's type of the values in them; floats become doubles.
+        """
         words, start, size = joined_words(stored)
-        more, filled = size > 4, np.flatnonzero(size > 2)
-        number = (size == 4).astype(np.int64)
+        width = np.dtype(item).itemsize // 4
+        more, filled = size > 2 + width, np.flatnonzero(size > 2)
+        number = (size == 2 + width).astype(np.int64)
         number[more] = words[start[more] + 4] >> 16 & 0xFF
         if not number[more].all() or number.max(initial=0) > _MOST_STORED:
             raise ValueError("a number of levels that no sketch has")
         low = start + np.where(more, 5 + number, 2)
-        first = low + np.where(more, 4, 0)
-        sizes = np.where(size > 2, (start + size - first) // 2, 0)
+        first = low + np.where(more, 2 * width, 0)
+        sizes = np.where(size > 2, (start + size - first) // width, 0)
         edges = np.append(0, np.cumsum(sizes))
         table, owner, level = start + np.where(more, 5, 0), _owners(number), _within(number)
         begins = words[table[owner] + level].astype(np.int64) - words[table[owner]] + edges[owner]
         levels = np.repeat(level, np.diff(begins, append=edges[-1]))
-        values = _doubles(words, first[_owners(sizes)] + 2 * _within(sizes))
+        values = _items(words, first[_owners(sizes)] + width * _within(sizes), item)
         if len(levels) != len(values) or np.isnan(values).any():
             raise ValueError("levels without values, or values that are not numbers")
-        extremes = np.zeros((2, len(size)))
-        extremes[:, filled] = _doubles(words, low[filled]), _doubles(words, (first - 2)[filled])
-        extremes[1, size == 4] = extremes[0, size == 4]
+        extremes = np.zeros((2, len(size)), values.dtype)
+        extremes[:, filled] = _items(words, low[filled], item), _items(words, (first - width)[filled], item)
+        extremes[1, size == 2 + width] = extremes[0, size == 2 + width]
         return cls(values, levels, edges, extremes)
 
-    def write(self, k: int) -> list[bytes]:
-        """Return the bytes of each sketch, as Apache DataSketches reads them; none for a sketch without values."""
+    def write(self, k: int, item: str | None = None) -> list[bytes]:
+        """Return the bytes of each sketch, as Apache DataSketches reads them; none for a sketch without values.
+
+        Args:
+            k: width of the highest level.
+            item: NumPy's type of the values in them; by default that of the values.
+        """
+        kind = np.dtype(item or self.values.dtype)
+        width = kind.itemsize // 4
         sizes = np.diff(self.edges)
         height = _heights(self.levels, _owners(sizes), len(sizes))
         totals = self.totals
         more, filled = totals > 1, np.flatnonzero(sizes)
         number = np.where(more, height, 0)
-        size = np.where(more, 9 + number, np.where(sizes, 2, 0)) + 2 * sizes
+        size = np.where(more, 5 + 2 * width + number, np.where(sizes, 2, 0)) + width * sizes
         ends = np.cumsum(size)
         start = ends - size
         words = np.zeros(ends[-1] if len(ends) else 0, "<u4")
@@ -119,10 +139,10 @@ class Sketches:
         begins += (_tables(k)[0][height] - sizes)[owner]
         words[start[owner] + 5 + level] = begins
         low = (start + 5 + number)[several]
-        _put(words, low, self.extremes[0, several])
-        _put(words, low + 2, self.extremes[1, several])
-        first = ends - 2 * sizes
-        _put(words, first[_owners(sizes)] + 2 * _within(sizes), self.values)
+        _put(words, low, self.extremes[0, several], kind)
+        _put(words, low + width, self.extremes[1, several], kind)
+        first = ends - width * sizes
+        _put(words, first[_owners(sizes)] + width * _within(sizes), self.values, kind)
         stored = words.tobytes()
         return [stored[a:b] for a, b in zip((4 * start).tolist(), (4 * ends).tolist(), strict=True)]
 
@@ -145,9 +165,9 @@ def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
         order[first:last] = first + np.argsort(
             parts.values[first:last], kind="stable"
         )  # runs of levels are merged
-    distinct = parts.values[order] + 0.0
+    distinct = _one_zero(parts.values[order])
     keys, edges = compress(parts.levels[order] << _LEVEL | np.arange(len(order)), edges, distinct, k)
-    extremes, sizes = np.zeros((2, len(runs) - 1)), np.diff(parts.edges)
+    extremes, sizes = np.zeros((2, len(runs) - 1), distinct.dtype), np.diff(parts.edges)
     full = np.flatnonzero(sizes)
     begins = np.searchsorted(full, runs)
     some = np.flatnonzero(np.diff(begins))
@@ -157,7 +177,7 @@ def union(parts: Sketches, runs: Ints, k: int) -> Sketches:
     return Sketches(distinct[keys & _PLACE], keys >> _LEVEL, edges, extremes)
 
 
-def compress(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
+def compress(keys: Ints, edges: Ints, distinct: Values, k: int) -> tuple[Ints, Ints]:
     """Return the values of sketches, sorted by level and place, with so many sent up that all fit, and their edges.
 
     Args:
@@ -177,7 +197,7 @@ def compress(keys: Ints, edges: Ints, distinct: Floats, k: int) -> tuple[Ints, I
     return np.concatenate(parts), np.append(0, np.cumsum(np.concatenate(sizes)))
 
 
-def _compress_level(keys: Ints, sizes: Ints, distinct: Floats, k: int) -> tuple[Ints, Ints]:
+def _compress_level(keys: Ints, sizes: Ints, distinct: Values, k: int) -> tuple[Ints, Ints]:
     many, (room, width) = len(sizes), _tables(k)
     owner = _owners(sizes)
     keys = np.sort(owner << _SKETCH | keys, kind="stable")  # runs of sorted keys are merged
@@ -214,7 +234,7 @@ def _compress_level(keys: Ints, sizes: Ints, distinct: Floats, k: int) -> tuple[
     return np.sort(np.concatenate(kept), kind="stable") & _BARE, total
 
 
-def _choose_half(here: Ints, count: Ints, distinct: Floats, level: int) -> Ints:
+def _choose_half(here: Ints, count: Ints, distinct: Values, level: int) -> Ints:
     """One of each two neighbours of each sketch."""
     start = np.cumsum(count) - count
     sums = np.append(np.uint64(0), np.cumsum(distinct.view(np.uint64)[here & _PLACE]))
@@ -262,11 +282,20 @@ def _heights(levels: Ints, owner: Ints, many: int) -> Ints:
     return height
 
 
-def _doubles(words: npt.NDArray[np.uint32], at: Ints) -> Floats:
-    """The doubles that begin at these words."""
-    return np.stack([words[at], words[at + 1]], axis=1).view("<f8")[:, 0].astype(np.float64)
+def _one_zero(values: Values) -> Values:
+    """The values with one zero of floats, so that equal values have equal bits."""
+    return values + values.dtype.type(0)
 
 
-def _put(words: npt.NDArray[np.uint32], at: Ints, values: Floats) -> None:
-    pairs = values.astype("<f8").view("<u4").reshape(-1, 2)
-    words[at], words[at + 1] = pairs[:, 0], pairs[:, 1]
+def _items(words: npt.NDArray[np.uint32], at: Ints, item: str) -> Values:
+    """The values of a type that begin at these words; floats as doubles."""
+    width = np.dtype(item).itemsize // 4
+    found = np.stack([words[at + n] for n in range(width)], axis=1).view(item)[:, 0]
+    return found.astype(np.int64 if item == LONG else np.float64)
+
+
+def _put(words: npt.NDArray[np.uint32], at: Ints, values: Values, kind: np.dtype[Any]) -> None:
+    width = kind.itemsize // 4
+    parts = values.astype(kind.newbyteorder("<")).view("<u4").reshape(-1, width)
+    for n in range(width):
+        words[at + n] = parts[:, n]

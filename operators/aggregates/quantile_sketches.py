@@ -1,17 +1,19 @@
 """Quantiles from sketches of bounded size."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from operators.aggregates.definitions import Aggregate, Bound, Types, is_number
-from operators.aggregates.kll import Floats, Sketches, no_values, union
+from operators.aggregates.kll import DOUBLE, FLOAT, LONG, Floats, Sketches, no_values, union
 from operators.aggregates.operation import ReducedOperation
 from operators.aggregates.percentiles import smallest
 from operators.aggregates.strategy import RANGES, Strategy
+from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State, rows_of_ranges
 from operators.columns.records import Records
 from operators.errors import DefinitionError
@@ -29,14 +31,18 @@ class QuantileSketch(ReducedOperation):
     """
 
     strategy: ClassVar[Strategy] = RANGES
+    item: ClassVar[str] = DOUBLE
+    """NumPy's type of the values of a state."""
     size: int
 
     def lift(self, records: Records) -> State:
         return self.accumulate(records, np.arange(len(records)))
 
     def accumulate(self, records: Records, starts: Ints) -> State:
-        data = self.read(records)
-        values = data.values.astype(np.float64)
+        return self._of(self.read(records), starts)
+
+    def _of(self, data: ColumnData, starts: Ints) -> State:
+        values = data.values.astype(self.item)
         counted = ~np.isnan(values)
         if data.valid is not None:
             counted &= data.valid
@@ -44,7 +50,7 @@ class QuantileSketch(ReducedOperation):
         return self._stored(Sketches.of(values[counted], edges, self.size))
 
     def reduce(self, state: State, starts: Ints) -> State:
-        sketches = Sketches.read(state[0].tolist())
+        sketches = self._read(state[0].tolist())
         return self._stored(union(sketches, np.append(starts, len(state[0])), self.size))
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
@@ -53,12 +59,32 @@ class QuantileSketch(ReducedOperation):
         Sketches of a window are not combined to one: the sample of each is all that is known, and is read as it is. The other
         columns are for results that are sketches: the edges and extremes of all, and the ranges.
         """
-        sketches = Sketches.read(state[0].tolist())
+        sketches = self._read(state[0].tolist())
         values, edges = sketches.values, sketches.edges
         return values, 1 << sketches.levels, edges[lo], edges[hi], edges, *sketches.extremes, lo, hi
 
+    def _read(self, stored: list[bytes]) -> Sketches:
+        return Sketches.read(stored, self.item)
+
     def _stored(self, sketches: Sketches) -> State:
         return (fill(sketches.write(self.size)),)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatSketch(QuantileSketch):
+    """The same of values that are rounded to floats."""
+
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        data = self.read(records)
+        rounded = replace(data, values=data.values.astype(np.float32))
+        return self._of(rounded, starts)
+
+
+@dataclass(frozen=True, slots=True)
+class LongSketch(QuantileSketch):
+    """The same of whole numbers, all of whose 64 bits are kept."""
+
+    item: ClassVar[str] = LONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +131,11 @@ class KllSketch(Aggregate):
 
     Attributes:
         size: the size of the sketch.
+        item: Spark's type of the values in the sketch: "double", "float" or "bigint".
     """
 
     size: int = field(kw_only=True)
+    item: str = field(kw_only=True)
 
     def __post_init__(self) -> None:
         Aggregate.__post_init__(self)
@@ -118,30 +146,48 @@ class KllSketch(Aggregate):
 
     @property
     def _name(self) -> str:
-        return f"kll_sketch_agg_double({self.column})"
+        return f"kll_sketch_agg_{self.item}({self.column})"
 
     def bind(self, types: Types) -> Bound:
-        if not is_number(type_ := self._type(types)):
-            raise self._refuse(type_, "an integer or floating-point number")
-        operation, nothing = QuantileSketch(self.column, self.size, where=self.where), no_values(self.size)
+        operation = self._operation(self._type(types))
+        nothing, item = no_values(self.size), self.stored
 
         def finish(states: Sequence[State]) -> pa.Array:
-            values, weights, _, _, edges, least, greatest, lo, hi = states[0]
-            levels = np.frexp(weights.astype(np.float64))[1] - 1
-            _, rows = rows_of_ranges(lo, hi)
-            size = edges[rows + 1] - edges[rows]
-            at = rows_between(edges[rows], size)
-            parts = Sketches(
-                values[at],
-                levels[at].astype(np.int64),
-                np.append(0, np.cumsum(size)),
-                np.stack([least[rows], greatest[rows]]),
-            )
-            runs = np.append(0, np.cumsum(hi - lo))
-            found = union(parts, runs, self.size).write(self.size)
+            found = _united(states[0], self.size).write(self.size, item)
             return pa.array([sketch or nothing for sketch in found], pa.binary())
 
         return Bound((operation,), pa.binary(), finish, nullable=False)
+
+    @property
+    def stored(self) -> str:
+        """NumPy's type of the values in the bytes."""
+        return {"double": DOUBLE, "float": FLOAT, "bigint": LONG}[self.item]
+
+    def _operation(self, type_: pa.DataType) -> QuantileSketch:
+        if self.item == "bigint":
+            if not pat.is_integer(type_):
+                raise self._refuse(type_, "an integer")
+            return LongSketch(self.column, self.size, where=self.where)
+        if not is_number(type_):
+            raise self._refuse(type_, "an integer or floating-point number")
+        kind = FloatSketch if self.item == "float" else QuantileSketch
+        return kind(self.column, self.size, where=self.where)
+
+
+def _united(state: State, size: int) -> Sketches:
+    """The sketches of ranges of sketches, as `QuantileSketch.combine_ranges` returns these."""
+    values, weights, _, _, edges, least, greatest, lo, hi = state
+    levels = np.frexp(weights.astype(np.float64))[1] - 1
+    _, rows = rows_of_ranges(lo, hi)
+    sizes = edges[rows + 1] - edges[rows]
+    at = rows_between(edges[rows], sizes)
+    parts = Sketches(
+        values[at],
+        levels[at].astype(np.int64),
+        np.append(0, np.cumsum(sizes)),
+        np.stack([least[rows], greatest[rows]]),
+    )
+    return union(parts, np.append(0, np.cumsum(hi - lo)), size)
 
 
 def several(probabilities: Sequence[float]) -> tuple[float, ...]:

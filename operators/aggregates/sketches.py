@@ -119,17 +119,19 @@ class HllSketch(Aggregate):
         return f"hll_sketch_agg({self.column})"
 
     def bind(self, types: Types) -> Bound:
-        type_ = self._type(types)
-        texts = pat.is_string, pat.is_large_string, pat.is_binary, pat.is_large_binary, pat.is_integer
-        if not any(of(type_) for of in texts):
-            raise self._refuse(type_, "an integer, a string or binary")
-        operation = ValueSketch(self.column, self.log_size, where=self.where)
+        operation = self._operation(self._type(types))
         nothing = np.array([_LIST_HEADS | self.log_size << 24, _NOTHING], "<u4").tobytes()
 
         def finish(states: Sequence[State]) -> pa.Array:
             return pa.array([sketch or nothing for sketch in states[0][0].tolist()], pa.binary())
 
         return Bound((operation,), pa.binary(), finish, nullable=False)
+
+    def _operation(self, type_: pa.DataType) -> ValueSketch:
+        texts = pat.is_string, pat.is_large_string, pat.is_binary, pat.is_large_binary, pat.is_integer
+        if not any(of(type_) for of in texts):
+            raise self._refuse(type_, "an integer, a string or binary")
+        return ValueSketch(self.column, self.log_size, where=self.where)
 
 
 @dataclass(frozen=True, slots=True)

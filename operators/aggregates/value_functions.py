@@ -7,8 +7,8 @@ from operators.aggregates.definitions import Aggregate, CollectList
 from operators.aggregates.distinct import CollectSet, CollectUnion, CountDistinct
 from operators.aggregates.histograms import ApproxTopK, HistogramOf, Mode
 from operators.aggregates.percentiles import Percentile
-from operators.aggregates.quantile_sketches import ApproxQuantiles, KllSketch, several
-from operators.aggregates.sketches import ApproxCountDistinct, HllSketch
+from operators.aggregates.quantile_sketches import ApproxQuantiles, several
+from operators.aggregates.sketches import ApproxCountDistinct
 from operators.aggregates.texts import Joined
 from operators.columns.expressions import named
 
@@ -193,43 +193,3 @@ def approx_quantiles(
         DefinitionError: an argument is out of range.
     """
     return ApproxQuantiles(named(column), probabilities=several(probabilities), size=k, where=named(where))
-
-
-def hll_sketch_agg(
-    column: "str | Column", lg_config_k: int = 12, *, where: "str | Column | None" = None
-) -> Aggregate:
-    """The distinct values as a sketch: binary, never null, for Spark's `hll_sketch_estimate`, `hll_union` and `hll_union_agg`.
-
-    The bytes are an HLL_8 sketch of Apache DataSketches, which others merge with theirs. They depend on the set of values
-    only, so that they are the same in batch, on a stream and as of a label; those of Spark's function also depend on the order
-    of the records. Nulls, empty texts and empty bytes do not count, as in Spark. State up to 2**lg_config_k bytes.
-
-    Args:
-        column: a column of integers, text or binary.
-        lg_config_k: log2 of the number of registers, 4 to 21; the error of an estimate is about 1.04 / sqrt(2**lg_config_k).
-        where: boolean: records where it is not true do not count.
-
-    Raises:
-        DefinitionError: `lg_config_k` is out of range.
-    """
-    return HllSketch(named(column), log_size=lg_config_k, where=named(where))
-
-
-def kll_sketch_agg_double(
-    column: "str | Column", k: int = 200, *, where: "str | Column | None" = None
-) -> Aggregate:
-    """A sample of the values as a sketch: binary, never null, for Spark's `kll_sketch_get_quantile_double` and its like.
-
-    The bytes are a KLL sketch of doubles of Apache DataSketches. Up to k values they depend on the values only. Beyond that
-    they also depend on how batches and panes divide the values, within the error of `approx_quantiles`, whose state it
-    shares: a sketch that is merged in another order has another sample. Nulls and NaN do not count.
-
-    Args:
-        column: a column of numbers other than decimals.
-        k: size of the sketch, 8 to 65535.
-        where: boolean: records where it is not true do not count.
-
-    Raises:
-        DefinitionError: `k` is out of range.
-    """
-    return KllSketch(named(column), size=k, where=named(where))

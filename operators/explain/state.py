@@ -10,6 +10,7 @@ import pyarrow.types as pat
 
 from operators.aggregates.operation import Operation
 from operators.aggregates.state_words import in_words
+from operators.aggregates.user_functions import AggregateError
 from operators.columns.arrow import column_data
 from operators.columns.records import Records
 from operators.explain.parts import StatePart
@@ -76,13 +77,16 @@ def _assumed(binding: Binding) -> str:
 
 
 def _packed_bytes(operation: Operation, types: dict[str, pa.DataType], records: int) -> int | None:
-    """The bytes of the objects in a state of `records` typical records, or None if a type has no typical values."""
+    """The bytes of the objects in a state of `records` typical records, or None if there are no typical values to be had."""
     state = operation.initial()
     if state is None:
         typical = _typical_records(operation.inputs, types, records)
         if typical is None:
             return None
-        state = operation.accumulate(typical, np.zeros(1, np.int64))
+        try:
+            state = operation.accumulate(typical, np.zeros(1, np.int64))
+        except AggregateError:  # of bytes that are to be sketches
+            return None
     pairs = zip(operation.codes, state, strict=True)
     return sum(len(pack_value(column[0])) for code, column in pairs if code == "object")
 

@@ -80,9 +80,10 @@ def _aggregates(of: Parts) -> Iterator[Line]:
         change = "" if part.change is None else f"; {part.change}"
         yield part.name, f"{part.type}, by {part.strategy.name}: {part.strategy.cost}{change}"
         if part.since is not None:
+            counts = "count" if ", " in part.name else "counts"
             yield (
                 "",
-                f"{part.name} counts all records since {part.since}: windows that begin earlier may lack some",
+                f"{part.name} {counts} all records since {part.since}: windows that begin earlier may lack some",
             )
     for strategy in dict.fromkeys(part.strategy for part in of.aggregates):
         yield f"({strategy.name})", strategy.why

@@ -117,10 +117,11 @@ def check_layout(table: str, layout: Layout, changes: Changes, types: Mapping[st
         SinkError: names the missing columns, the other key, or the key columns that have nulls.
     """
     if missing := [name for name in changes.upserts.column_names if name not in layout.required]:
-        added = ", ".join(f"ADD COLUMN {quoted(name)} {types[name]}" for name in missing)
+        # One statement for each column: SQLite takes no more.
+        added = "; ".join(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {types[name]}" for name in missing)
         raise SinkError(
             f"table {table} has no columns {', '.join(missing)}; it has {', '.join(layout.required)}: "
-            f"drop them from the rows, or add them with ALTER TABLE {table} {added}"
+            f"drop them from the rows, or add them with {added}"
         )
     if frozenset(changes.keys) not in layout.unique:
         others = " or ".join(f"({', '.join(sorted(one))})" for one in set(layout.unique)) or "no columns"

@@ -52,3 +52,16 @@ def test_awkward_names_of_tables(table: str, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "t.db")) as db:
         found = db.execute(f'SELECT k, n FROM "{table}" ORDER BY k').fetchall()  # noqa: S608 - the test's own name
     assert [("a", 1), ("b", 0)] == found
+
+
+def test_the_statements_that_add_missing_columns(tmp_path: Path) -> None:
+    """As the error has them: after they are run, the batch is written."""
+    sink = SQLiteSink(tmp_path / "t.db", "t")
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db:
+        db.execute('CREATE TABLE "t" (k TEXT, window_start TIMESTAMPTZ_TEXT, UNIQUE (k, window_start))')
+        with pytest.raises(SinkError, match="has no columns n, x; it has k, window_start") as caught:
+            sink.write(changes(0, [row("a", n=4)]))
+        db.executescript(str(caught.value).partition("or add them with ")[2])
+        db.commit()
+        assert sink.write(changes(0, [row("a", n=4)]))
+        assert [("a", 4)] == db.execute("SELECT k, n FROM t").fetchall()
