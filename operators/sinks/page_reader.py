@@ -225,7 +225,7 @@ class FeatureReader:
         return self._features
 
     def _matching(self, heads: Sequence[Head]) -> Features:
-        of_other_clocks = []
+        same, of_other_clocks = list[Features](), list[Features]()
         for head in heads:
             try:
                 binding = self._bind(head.definition.schema, head.definition.event_time)
@@ -235,11 +235,14 @@ class FeatureReader:
                 continue
             own = Definition.of(binding, head.definition.schema)
             if own.number == head.definition.number:
-                return Features(head, binding)
-            if own.differs_by_clock(head.definition):
+                same.append(Features(head, binding))
+            elif own.differs_by_clock(head.definition):
                 of_other_clocks.append(Features(head, binding))
-        if of_other_clocks:
-            return max(of_other_clocks, key=lambda features: features.head.written_us)
+        # A query that goes on with another tz database leaves what it published before as it was.
+        queries = {features.head.query for features in same}
+        found = [*same, *(one for one in of_other_clocks if not queries or one.head.query in queries)]
+        if found:
+            return max(found, key=lambda features: features.head.written_us)
         newest = max(heads, key=lambda head: head.written_us)
         binding = self._bind(newest.definition.schema, newest.definition.event_time)
         Definition.of(binding, newest.definition.schema).check_same(newest.definition)

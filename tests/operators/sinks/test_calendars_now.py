@@ -165,3 +165,20 @@ def test_open_windows_of_another_clock(tmp_path: Path) -> None:
         (row,) = reader.windows({"k": "a"}).table.to_pylist()
         assert row["window"]["start"] == moment(ms("2014-11-30T21:00"))
         assert (row["n"], row["s"]) == (1, 2)
+
+
+def test_a_reader_follows_a_query_to_another_clock(tmp_path: Path) -> None:
+    """A query that went on with another clock is read by services that have the former one, and others' features are not."""
+    pages, state = SQLitePages(tmp_path / "f.db", "pages"), tmp_path / "state"
+    moscow, minsk, riga = (so_far(f"Europe/{name}", x="day to date") for name in ("Moscow", "Minsk", "Riga"))
+    at = ms("2026-02-20T10:00")
+    with Publisher(riga, pages, query="other", options=BY_DAY) as other, moscow.reader(pages) as reader:
+        with Publisher(moscow, pages, directory=state, options=BY_DAY) as publisher:
+            publisher.step([("a", at, 1)])
+        assert 1 == reader.get({"k": "a"}, moment(at))["n_x"]
+        with Publisher(minsk, pages, directory=state, options=BY_DAY) as publisher:
+            publisher.step([("a", at, 2)])
+        other.step([("a", at, n) for n in range(5)])
+        with moscow.reader(pages) as later:
+            assert 2 == later.get({"k": "a"}, moment(at))["n_x"]
+        assert 5 == riga.reader(pages).get({"k": "a"}, moment(at))["n_x"]
