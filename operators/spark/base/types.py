@@ -164,8 +164,22 @@ def _holds(type_: pa.DataType, asked: Callable[[pa.DataType], bool]) -> bool:
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """Return Arrow fields as Spark columns."""
-    return spark.StructType([_spark_field(field) for field in schema])
+    """Return Arrow fields as Spark columns.
+
+    Raises:
+        DefinitionError: a column has a type that Spark lacks, which only a result can have; names it.
+    """
+    return spark.StructType([_column(field) for field in schema])
+
+
+def _column(field: pa.Field) -> spark.StructField:
+    try:
+        return _spark_field(field)
+    except KeyError as error:
+        raise DefinitionError(
+            f"result {field.name!r} is of type {field.type}, and Spark has no {error.args[0]} here: give its function another "
+            "type, such as 'bigint' or 'string'"
+        ) from None
 
 
 def _spark_field(field: pa.Field) -> spark.StructField:
@@ -173,7 +187,11 @@ def _spark_field(field: pa.Field) -> spark.StructField:
 
 
 def spark_type(type_: pa.DataType) -> spark.DataType:
-    """Return the Spark type of an Arrow type."""
+    """Return the Spark type of an Arrow type.
+
+    Raises:
+        KeyError: Spark has none for it, or for one in it, which is the key.
+    """
     if pat.is_decimal(type_):
         return spark.DecimalType(type_.precision, type_.scale)
     if pat.is_map(type_):

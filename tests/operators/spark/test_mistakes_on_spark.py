@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -84,6 +85,11 @@ MISTAKES: dict[str, Callable[[DataFrame], Any]] = {
     ),
     "the gap is of type double; it must be an interval, its text, or whole milliseconds": lambda df: (
         SessionWindows(gap_column="x").aggregate(n=agg.count()).apply(df, "at")
+    ),
+    r"result 'n' is of type list<.*: uint64>, and Spark has no uint64 here: give": lambda df: (
+        WINDOWS.aggregate(n=agg.fold(list, lambda state, _: state, "v", type=pa.list_(pa.uint64()))).apply(
+            df, "at"
+        )
     ),
     "event time column 'v' is of type variant": lambda df: COUNT.apply(lacking(df), "v"),
     "key column 'v' is of type variant; keys must be atomic": lambda df: (
