@@ -6,6 +6,7 @@ import pickle
 import random
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -236,6 +237,44 @@ def test_a_broker_that_is_killed_and_comes_back(topics: Topics, broker: Broker) 
     broker.start()
     assert sink.write(changes(1, [row("a", n=1), row("b", n=1)]))
     assert [b"0", b"1", b"1"] == sorted(dict(one.headers())["batch"] for one in messages(topics))
+
+
+def test_a_broker_is_killed_at_the_end_of_a_transaction(topics: Topics, broker: Broker, proxy: Proxy) -> None:
+    """The rows are sent, and the broker dies before it takes the commit: the batch is there once."""
+    sink = KafkaSink(proxy.address, topics.topic("t"), PARTITIONS)
+    sink.write(changes(0, [row("a", n=0)]))
+    proxy.plan[:] = [5.0]
+    ended = proxy.ended
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(sink.write, changes(1, [row(f"key-{n}", n=1) for n in range(1_000)]))
+        until(lambda: proxy.ended > ended)
+        broker.kill()
+        broker.start()
+        assert written.result()
+    assert 1_001 == len(messages(topics))
+    assert 1_001 == len(topics.rows())
+
+
+@pytest.mark.parametrize("seed", [random.randrange(2**32)])
+def test_a_broker_is_killed_while_batches_are_written(topics: Topics, broker: Broker, seed: int) -> None:
+    """Whenever it dies, each message of each batch is there once."""
+    rng, sink, batches, rows = random.Random(seed), topics.sink(), 12, 3_000
+
+    def write_all() -> list[bool]:
+        return [
+            sink.write(changes(batch, [row(f"key-{n}", n=batch) for n in range(rows)]))
+            for batch in range(batches)
+        ]
+
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(write_all)
+        for _ in range(3):
+            time.sleep(rng.random())
+            broker.kill()
+            broker.start()
+        assert [True] * batches == written.result()
+    found = [(one.key(), dict(one.headers())["batch"]) for one in messages(topics)]
+    assert batches * rows == len(found) == len({*found})
 
 
 def test_a_new_query_has_a_higher_incarnation(topics: Topics) -> None:
