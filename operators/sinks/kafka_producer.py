@@ -10,6 +10,7 @@ from operators.sinks.kafka_topics import LOG, Cluster
 
 _ABORT_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+_THROWN_AWAY = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class Transactions:
@@ -66,7 +67,17 @@ class Transactions:
 
     def _refuse_failed(self) -> None:
         if self._failed is not None:
-            raise KafkaException(self._failed)
+            raise KafkaException(self._cause(self._failed))
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Return what the open transaction failed of, if it is why messages were thrown away."""
+        if error.code() in _THROWN_AWAY:
+            try:
+                self._producer.begin_transaction()  # refused, since one is open; its error is given
+            except KafkaException as found:
+                if found.args[0].code() != KafkaError._STATE:
+                    return found.args[0]
+        return error
 
 
 def raised_by(error: KafkaException | SystemError) -> KafkaException:

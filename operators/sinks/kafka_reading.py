@@ -69,6 +69,8 @@ class Reader:
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._at[number] = max(self._at[number], offset)
+            elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                continue  # a consumer asks for its group, whose offsets this one neither reads nor writes
             elif not error.retriable():
                 raise KafkaException(error)
 

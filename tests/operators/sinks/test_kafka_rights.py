@@ -1,0 +1,101 @@
+"""The rights that docs/kafka.md lists for a sink are enough, and each of them is needed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from examples.kafka.broker import Broker, running_broker
+from examples.kafka.jars import MissingError
+from operators.sinks import KafkaSink, SinkError
+from operators.sinks.contract.base import changes, number_of, row
+
+pytestmark = pytest.mark.connectors
+SETTINGS = {
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT,PROXY:PLAINTEXT",
+    "inter.broker.listener.name": "PROXY",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_writer="secret";'
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+"""Who comes by the listener of the tests is a super user; the user `writer` has the rights that it is given."""
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "writer",
+    "sasl.password": "secret",
+    "transaction.timeout.ms": 3_000,
+}
+TOPIC, NUMBERS, TRANSACTIONS = "visits", "visits-windows-batches", "windows visits q"
+RIGHTS = [
+    (ResourceType.TOPIC, TOPIC, AclOperation.WRITE),
+    (ResourceType.TOPIC, NUMBERS, AclOperation.WRITE),
+    (ResourceType.TOPIC, NUMBERS, AclOperation.READ),
+    (ResourceType.TRANSACTIONAL_ID, TRANSACTIONS, AclOperation.WRITE),
+]
+"""Each of them implies DESCRIBE."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of this module's, with ACLs."""
+    try:
+        with running_broker(tmp_path_factory.mktemp("kafka"), SETTINGS) as broker:
+            yield broker
+    except MissingError as error:
+        pytest.skip(str(error))
+
+
+def binding(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    allow, literal = AclPermissionType.ALLOW, ResourcePatternType.LITERAL
+    return AclBinding(kind, name, literal, "User:writer", "*", operation, allow)
+
+
+def give(admin: AdminClient, *rights: tuple[ResourceType, str, AclOperation]) -> None:
+    for done in admin.create_acls([binding(*right) for right in rights]).values():
+        done.result()
+
+
+def take(admin: AdminClient, right: tuple[ResourceType, str, AclOperation]) -> None:
+    kind, name, operation = right
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    wanted = AclBindingFilter(kind, name, literal, "User:writer", "*", operation, allow)
+    for done in admin.delete_acls([wanted]).values():
+        assert 1 == len(done.result())
+
+
+def test_the_listed_rights_are_enough_and_needed(broker: Broker) -> None:
+    """With topics that exist: a sink writes with all rights, and is refused without any one of them, in words."""
+    admin = AdminClient({"bootstrap.servers": broker.behind})
+    for made in admin.create_topics([NewTopic(TOPIC, 3, 1), NewTopic(NUMBERS, 1, 1)]).values():
+        made.result()
+    sink = KafkaSink(broker.servers, TOPIC, config=LOGIN, timeout=10)
+    with pytest.raises(
+        SinkError, match=r"there is no topic|The user needs the rights that docs/kafka.md lists"
+    ):
+        sink.write(replace(changes(0, [row("a")]), query="q"))
+    give(admin, *RIGHTS)
+    for batch, right in enumerate(RIGHTS):
+        sink = KafkaSink(broker.servers, TOPIC, config=LOGIN, timeout=10)
+        assert sink.write(replace(changes(batch, [row("a", n=batch)]), query="q"))
+        assert batch == number_of(sink.last_batch("q"))
+        take(admin, right)
+        with pytest.raises(SinkError) as refused:
+            KafkaSink(broker.servers, TOPIC, config=LOGIN, timeout=10).write(
+                replace(changes(batch + 1, [row("a", n=-1)]), query="q")
+            )
+        assert "The user needs the rights" in str(refused.value) or "there is no topic" in str(refused.value)
+        give(admin, right)
