@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from operators.spark.base.failures import what_failed
     from operators.spark.base.java import JavaNotFoundError, ensure_java
     from operators.spark.base.listener import print_batches, report_batches
+    from operators.spark.base.packages import check_executors
     from operators.spark.base.session import session_conf, spark_session
     from operators.spark.state.read_windows import read_windows
     from operators.spark.with_late import WithLate
@@ -88,6 +89,7 @@ _HOMES = {
         "report_batches",
     ),
     "operators.spark.state.read_windows": ("read_windows",),
+    "operators.spark.base.packages": ("check_executors",),
     "operators.spark.base.session": (
         "session_conf",
         "spark_session",
@@ -130,6 +132,7 @@ __all__ = [
     "WithLate",
     "WorkerError",
     "aggregates",
+    "check_executors",
     "ensure_java",
     "forget",
     "forget_requests",
