@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import SessionSetupError
+from operators.spark.base.inside import OTHER_PYTHON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,6 @@ _PARTS = {PYTHON: 2, LIBRARY: None, "msgpack": 1, "numpy": 2, "pyarrow": 1, "roc
 _TASKS_A_CORE = 2
 _WAIT_S = 0.2
 """Each task waits, so that no core takes the tasks of all others."""
-_OTHER_PYTHON = "PYTHON_VERSION_MISMATCH"
 _NO_DAEMON = "Error from python worker"
 
 Found = Mapping[str, str | None]
@@ -108,10 +108,10 @@ def _problems(ours: Found, theirs: Found) -> list[str]:
 
 def _unanswered(error: str) -> str:
     """Why executors did not answer."""
-    if _OTHER_PYTHON in error:
+    if OTHER_PYTHON in error:
         return (
             f"executors have another Python than the driver, which has {platform.python_version()}: give both the same minor "
-            f"version, and set PYSPARK_PYTHON to that of the executors. Spark says: {_line(error, _OTHER_PYTHON)}"
+            f"version, and set PYSPARK_PYTHON to that of the executors. Spark says: {_line(error, OTHER_PYTHON)}"
         )
     if "No module named 'operators'" in error or _NO_DAEMON in error:
         return (

@@ -353,6 +353,7 @@ def test_pinned_rows_can_be_dropped(spark: SparkSession) -> None:
 CONDITIONS = {
     inside.NO_ANALYSIS: "the error for expressions in pipelines",
     inside.SAME_METRICS: "the error for two operators of one name",
+    inside.OTHER_PYTHON: "check_executors, for another Python",
     inside.NESTED_AGGREGATE: "the error for aggregates of Spark",
     inside.NOT_DETERMINISTIC: "the error for rand() and the like",
     inside.GENERATOR: "the error for explode() and the like",
@@ -366,8 +367,8 @@ CONDITIONS = {
 
 @pytest.fixture(scope="module")
 def conditions() -> set[str]:
-    """All names of conditions that Spark's jars list."""
-    found: set[str] = set()
+    """All names of conditions that Spark's jars and PySpark list."""
+    found = set(json.loads((HOME / "errors" / "error-conditions.json").read_text()))
     for jar in (HOME / "jars").glob("spark-common-utils*.jar"):
         with ZipFile(jar) as archive:
             for name in archive.namelist():
