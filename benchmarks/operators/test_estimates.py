@@ -24,6 +24,7 @@ RESULTS: dict[str, Callable[[], Aggregate]] = {
     "approx_quantiles": lambda: agg.approx_quantiles("v", [0.5, 0.99]),
     "top_n": lambda: agg.top_n("v", 3),
     "histogram": lambda: agg.histogram("c"),
+    "approx_top_k": lambda: agg.approx_top_k("c", 5, 100),
     "sum by category": lambda: agg.sum("v").by("c"),
     "decayed_sum": lambda: agg.decayed_sum("v", "10 minutes"),
 }
@@ -32,6 +33,7 @@ CATEGORIES: dict[str, tuple[tuple[str, ...], Callable[[], Aggregate]]] = {
     "sum by category": (("k",), lambda: agg.sum("v").by("c")),
     "sum, category a key": (("k", "c"), lambda: agg.sum("v")),
     "histogram": (("k",), lambda: agg.histogram("c")),
+    "approx_top_k": (("k",), lambda: agg.approx_top_k("c", 5, 100)),
     "count_distinct": (("k",), lambda: agg.count_distinct("c")),
 }
 """Keys and a result: what maps of categories cost, and what their rows would cost if the category was a key."""

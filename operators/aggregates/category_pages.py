@@ -55,6 +55,12 @@ def number_categories(values: Values) -> tuple[Values, Ints]:
     return _renumbered(distinct, number, order)
 
 
+def items_in(stored: Sequence[bytes]) -> Ints:
+    """Return how many items each row has, by the heads of what `Items.write` returned."""
+    heads = b"".join(one[:_WORD] or bytes(_WORD) for one in stored)
+    return np.frombuffer(heads, "<i8") >> 32
+
+
 def _ascending(values: Values) -> Ints:
     """The order of distinct objects."""
     return np.array(sorted(range(len(values)), key=values.__getitem__), np.int64)

@@ -186,7 +186,7 @@ class CategoryStates(ReducedOperation):
     ) -> State:
         """States by row and category as a state of so many rows; None if there are none."""
         if items is None:
-            lists = [fill([[] for _ in range(rows)]) for _ in self.codes[1:]]
+            lists = [fill([[] for _ in range(rows)]) for code in self._inner if code == "object"]
             return fill([b""] * rows), *lists
         columns = list(zip(join_states(states), self._inner, strict=True))
         words = [np.ascontiguousarray(column).view(np.int64) for column, code in columns if code != "object"]

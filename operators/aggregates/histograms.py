@@ -1,60 +1,23 @@
 """How often each value occurs: the whole histogram, the commonest value, and the most frequent values from a bounded state."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.aggregates.category_pages import items_in
 from operators.aggregates.category_states import CategoryRanges, CategoryStates
 from operators.aggregates.definitions import Aggregate, Bound, ByCategory, Count, Types, is_atomic
-from operators.aggregates.distinct_numbers import DistinctNumbers, distinct
-from operators.aggregates.operation import ReducedOperation, runs
-from operators.aggregates.operations import CountRows, as_lists
+from operators.aggregates.operations import CountRows
 from operators.aggregates.result_arrays import list_array, typed_values
-from operators.aggregates.strategy import RANGES, Strategy
-from operators.columns.arrow import ColumnData
 from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
 from operators.errors import DefinitionError
-from serializers.arrays import fill
-from serializers.values import canonical
 
 Counts = tuple[Ints, Ints, Ints]
 """Window, number of the value, and how often it occurs in that window: one row for each value of each window, in this order."""
-
-
-def _merged(values: Sequence[list[Any]], counts: Sequence[list[int]]) -> tuple[list[Any], list[int]]:
-    """Histograms as one."""
-    total: Counter[Any] = Counter()
-    for listed, numbers in zip(values, counts, strict=True):
-        for value, count in zip(listed, numbers, strict=True):
-            total[value if value == value else None] += count
-    missing = total.pop(None, 0)
-    ordered = distinct(total)
-    last = ([float("nan")], [missing]) if missing else ([], [])
-    return ordered + last[0], [total[value] for value in ordered] + last[1]
-
-
-def counts_of(state: State) -> tuple[Counts, npt.NDArray[Any]]:
-    """Return how often each value occurs in each window, and the values by number.
-
-    O(values of all windows) array work, whatever the number of panes that a value comes from.
-    """
-    *columns, weight = state
-    of = DistinctNumbers(*columns)
-    window, number = of.listed()
-    order = np.argsort(of.numbers, kind="stable")
-    before = np.concatenate([[0], np.cumsum(weight[order])])
-    # Occurrences in order of number, then of place: those of a number in a window are one range of them.
-    width = len(order) + 1
-    placed = of.numbers[order] * width + order
-    first, last = (np.searchsorted(placed, number * width + edge[window]) for edge in (of.begin, of.end))
-    return (window, number, before[last] - before[first]), of.values
 
 
 def most_frequent(counts: Counts, windows: int, most: int) -> tuple[Ints, Ints]:
@@ -112,8 +75,8 @@ class Mode(Aggregate):
 
 
 @dataclass(frozen=True, slots=True)
-class FrequentItems(ReducedOperation):
-    """The most frequent values, sorted, with counts that may be too low, by `missed` at most; see `ApproxTopK`.
+class FrequentValues(CategoryStates):
+    """The most frequent values with counts that may be too low, by `missed` at most; see `ApproxTopK`.
 
     All NaN are equal, and -0.0 equals 0.0.
 
@@ -125,46 +88,49 @@ class FrequentItems(ReducedOperation):
         size: the largest number of values in a state.
     """
 
-    strategy: ClassVar[Strategy] = RANGES
     size: int
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return "object", "object", "i8"
+        return "object", "i8"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return "values", "counts", "missed"
+        return "by_value", "missed"
 
-    @property
-    def compared(self) -> tuple[str, ...]:
-        return self.inputs[:1]
+    def _of(self, states: Sequence[str]) -> str:
+        del states
+        where = "" if self.where is None else f", where={self.where!r}"
+        return f"FrequentValues({self.column}, {self.size}{where})"
 
-    def lift(self, records: Records) -> State:
-        data = self.read(records)
-        ones = ColumnData(np.ones(len(data.values), np.int64), data.valid)
-        return as_lists(data, canonical), as_lists(ones), np.zeros(len(records), np.int64)
+    def accumulate(self, records: Records, starts: Ints) -> State:
+        (stored,) = CategoryStates.accumulate(self, records, starts)
+        return self._cut(stored, np.zeros(len(starts), np.int64))
 
     def reduce(self, state: State, starts: Ints) -> State:
-        values, counts = (column.tolist() for column in state[:2])
-        missed = np.add.reduceat(state[2], starts) if len(starts) else state[2][:0].copy()
-        merged = [_merged(values[a:b], counts[a:b]) for a, b in runs(starts, len(values))]
-        for row, (listed, numbers) in enumerate(merged):
-            if len(listed) > self.size:
-                cut = sorted(numbers, reverse=True)[self.size]
-                missed[row] += cut
-                kept = [n for n, count in enumerate(numbers) if count > cut]
-                merged[row] = [listed[n] for n in kept], [numbers[n] - cut for n in kept]
-        return fill([pair[0] for pair in merged]), fill([pair[1] for pair in merged]), missed
+        (stored,) = CategoryStates.reduce(self, state[:1], starts)
+        missed = np.add.reduceat(state[1], starts) if len(starts) else state[1][:0].copy()
+        return self._cut(stored, missed)
 
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
-        """Return ranges of the numbered values of all rows, and their counts: they are added up only for results.
+        """Return what `CategoryStates.combine_ranges` does, and first what each range has missed."""
+        found = CategoryStates.combine_ranges(self, state[:1], lo, hi)
+        return prefix_difference(state[1], lo, hi), *found
 
-        Columns: those of `DistinctNumbers`, then the count of each occurrence, and what each range has missed.
-        """
-        found = DistinctNumbers.of(state[0].tolist(), lo, hi)
-        counts = np.fromiter(chain.from_iterable(state[1].tolist()), np.int64)
-        return *found.columns, counts, prefix_difference(state[2], lo, hi)
+    def _cut(self, stored: npt.NDArray[np.object_], missed: Ints) -> State:
+        """States of `size` values at most."""
+        many = np.flatnonzero(items_in(stored.tolist()) > self.size)
+        if len(many):
+            items, ((count,),) = self._stored((stored[many],))
+            order = np.lexsort((-count, items.row))
+            first = np.searchsorted(items.row, np.arange(len(many)))
+            taken = count[order][first + self.size]
+            missed[many] += taken
+            left = count - taken[items.row]
+            kept = left > 0
+            row, number = items.row[kept], items.number[kept]
+            (stored[many],) = self._written(len(many), (row, number, items.distinct), [(left[kept],)])
+        return stored, missed
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +165,14 @@ class ApproxTopK(Aggregate):
         out = pa.list_(pa.field("element", item, nullable=False))
 
         def finish(states: Sequence[State]) -> pa.Array:
-            *histogram, missed = states[0]
-            counts, values = counts_of(tuple(histogram))
+            missed, *ranges = states[0]
+            found = CategoryRanges.of(tuple(ranges))
+            counts = found.window, found.number, prefix_difference(found.columns[0], found.lo, found.hi)
             rows, length = most_frequent(counts, len(missed), self.k)
             window, number, count = (column[rows] for column in counts)
-            items = typed_values(values, type_).take(pa.array(number))
+            items = typed_values(found.distinct, type_).take(pa.array(number))
             both = pa.StructArray.from_arrays([items, pa.array(count + missed[window])], fields=list(item))
             return list_array(self._name, both, np.arange(len(both)), length).cast(out)
 
-        operation = FrequentItems(self.column, self.size, where=self.where)
+        operation = FrequentValues(self.column, (CountRows(None),), self.size, where=self.where)
         return Bound((operation,), out, finish, nullable=False)

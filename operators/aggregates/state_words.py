@@ -36,7 +36,7 @@ _FUNCTIONS = {
     "BitXor": "bit_xor",
     "Multiply": "product",
     "CentralMoments": "skewness",
-    "FrequentItems": "approx_top_k",
+    "FrequentValues": "approx_top_k",
 }
 _WITH_NUMBER = {"Top", "Bottom", "Ends"}
 """States whose second argument is a number."""
@@ -54,7 +54,7 @@ _SETTINGS = {
     "MergedFloats": 1,
     "MergedLongs": 1,
     "ObjectExtreme": 1,
-    "FrequentItems": 1,
+    "FrequentValues": 1,
     "DecayedSum": 2,
     "Ends": 3,
 }

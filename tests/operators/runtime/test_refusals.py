@@ -145,7 +145,7 @@ WORDS = {
     "Ends(v, 5, False, True, True, where='w')": 'first_n("v", 5, where="w")',
     "DecayedSum(v, 3600000, False)": 'decayed_sum("v")',
     "DecayedSum(3600000, True)": "decayed_count()",
-    "FrequentItems(v, 100)": 'approx_top_k("v")',
+    "FrequentValues(v, 100)": 'approx_top_k("v")',
     "Bottom(v, 3)": 'bottom_n("v", 3)',
     "CountRows()": "count()",
     "CountRows(where='ok')": 'count(where="ok")',
