@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from examples.flights_data import departed, load_flights
 from examples.flights_stream import quiet_session
-from examples.kafka.broker import running_broker
+from examples.kafka.broker import Broker, running_broker
 from examples.kafka.checks import Asked, checks, hours_of, worst_hours
 from examples.kafka.jars import CONNECTOR, INSTALL, MissingError
 from examples.kafka.messages import Departures, days
@@ -34,7 +34,7 @@ from operators.spark.base.java import JavaNotFoundError, ensure_java
 SHOWN = "UA"
 QUESTIONS = 12
 LEAST_FLIGHTS = 20
-MOST_SECONDS = 120.0
+MOST_SECONDS = 300.0
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -53,6 +53,12 @@ def main(given: Sequence[str] | None = None) -> int:
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.kafka", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--days", type=int, default=365, help="days of flights (default: the year)")
+    parser.add_argument(
+        "--broker-kills",
+        type=int,
+        default=0,
+        help="how often the broker is killed and started again meanwhile",
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("build/kafka"), help="folder of the run, emptied before it"
     )
@@ -75,7 +81,8 @@ def _run(options: argparse.Namespace) -> int:
             pages = SQLitePages(str(out / "features.db"), TABLE)
             queries = Queries.start(spark, broker.servers, pages, out / "checkpoints")
             with CARRIERS.reader(pages) as reader:
-                asked = _produce(produced, topic, queries, _Service(reader, carriers))
+                service, kills = _Service(reader, carriers, queries), options.broker_kills
+                asked = _produce(produced, topic, queries, service, broker, kills)
             queries.finish()
             flights = pa.concat_tables(produced)
             print(f"\nAll {flights.num_rows:,} departures are worked off. Beside one bounded run over them:")
@@ -97,8 +104,9 @@ def _flights(count: int) -> tuple[list[str], list[pa.Table]]:
 class _Service:
     """Who asks about carriers while the stream runs, as a service does that knows only the table."""
 
-    def __init__(self, reader: FeatureReader, carriers: Sequence[str]) -> None:
+    def __init__(self, reader: FeatureReader, carriers: Sequence[str], queries: Queries) -> None:
         self._reader = reader
+        self._queries = queries
         self._keys = [{"carrier": carrier} for carrier in carriers]
         self._batch = -1
 
@@ -106,6 +114,7 @@ class _Service:
         """Wait until the table has a batch that it had not at the last question, and return its stream time."""
         end = time.monotonic() + MOST_SECONDS
         while time.monotonic() < end:
+            self._queries.check()
             with suppress(SinkError):  # nothing was published yet
                 freshness = self._reader.get({"carrier": SHOWN}).freshness
                 if freshness.batch > self._batch and freshness.stream_time is not None:
@@ -132,7 +141,12 @@ class _Service:
 
 
 def _produce(
-    produced: Sequence[pa.Table], topic: Departures, queries: Queries, service: _Service
+    produced: Sequence[pa.Table],
+    topic: Departures,
+    queries: Queries,
+    service: _Service,
+    broker: Broker,
+    kills: int,
 ) -> list[Asked]:
     """Produce day after day, ask in between, and tell how far all is; return the questions with their answers."""
     print(
@@ -143,6 +157,10 @@ def _produce(
         topic.send(day)
         sent += day.num_rows
         if number % every == 0:
+            if len(produced) // every - number // every < kills:
+                print("The broker is killed, and starts again.", flush=True)
+                broker.kill()
+                broker.start()
             time_ = service.wait_for_batch()
             answer, final = service.now(time_), service.final(time_)
             asked += [final] if final else []

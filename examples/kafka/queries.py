@@ -52,6 +52,13 @@ class Queries:
             carriers.option("checkpointLocation", str(folder / "carriers")).start(),
         )
 
+    def check(self) -> None:
+        """Raise the error of a query that has ended with one."""
+        for query in self.hours, self.carriers:
+            error = query.exception()
+            if error is not None:
+                raise error
+
     def finish(self) -> None:
         """Wait until all that is in the topic is worked off, and stop."""
         for query in self.hours, self.carriers:

@@ -18,13 +18,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.connectors
 def test_all_checks_hold(tmp_path: Path) -> None:
-    """Of the topic, its table and the answers: what came out of the stream is what a bounded run gives."""
+    """What comes out, in the topic and in answers, is what a bounded run gives, though the broker is killed twice."""
     try:
         CONNECTOR.jars()
     except MissingError as error:
         pytest.skip(str(error))
+    command = [sys.executable, "-m", "examples.kafka"]
     done = subprocess.run(
-        [sys.executable, "-m", "examples.kafka", "--days", "5", "--out", str(tmp_path / "run")],
+        [*command, "--days", "5", "--broker-kills", "2", "--out", str(tmp_path / "run")],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -35,7 +36,8 @@ def test_all_checks_hold(tmp_path: Path) -> None:
     assert "5 of 5 checks hold" in said
     assert 5 == said.count("  ok    "), said
     assert "4,303 departures are worked off" in said
-    assert "5 times while the stream ran" in said
+    assert 2 == said.count("The broker is killed")
+    assert "times while the stream ran" in said
 
 
 def test_what_is_missing_is_said(
