@@ -88,3 +88,28 @@ def test_custom_operators_tell_it_too() -> None:
     with samples.Echo().group_by("k").local_runner("t") as runner:
         runner.process(samples.table(records))
         assert {"bucket": 3, "key": 2} == skew(runner.metrics)
+
+
+def test_a_column_that_splits_the_largest_key() -> None:
+    """What the runbook says of a bucket with one key: it has few records then, and a second operator adds the parts up."""
+    windows = TumblingWindows("10 minutes")
+    keys: list[str | None] = ["hot"] * 90 + ["a", "b", None]
+    records = table(keys, [n % 45 for n in range(len(keys))])
+    records = records.append_column("part", pa.array([n % 10 for n in range(len(keys))]))
+    records = records.append_column("v", pa.array(range(len(keys))))
+
+    def run(operator: Any, rows: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+        with operator.local_runner("at") as runner:
+            first = runner.process(rows)
+            metrics = dict(runner.metrics)
+            return pa.concat_tables([first, runner.process(rows.slice(0, 0), 10**9)]), metrics
+
+    whole, before = run(windows.group_by("k").aggregate(n=agg.count(), total=agg.sum("v")), records)
+    parts, after = run(windows.group_by("k", "part").aggregate(n=agg.count(), total=agg.sum("v")), records)
+    assert (90, 9) == (before["max_key_rows"], after["max_key_rows"])
+    starts = pa.compute.struct_field(parts.column("window"), "start")
+    again = windows.group_by("k").aggregate(n=agg.sum("n"), total=agg.sum("total"))
+    added, _ = run(again, parts.append_column("at", starts))
+    assert sorted(map(repr, whole.to_pylist())) == sorted(
+        map(repr, added.select(whole.column_names).to_pylist())
+    )

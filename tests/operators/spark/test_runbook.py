@@ -28,6 +28,7 @@ TRIED = {
     "WindowsFailedRecords": f"{HERE}::test_a_query_that_a_record_ends",
     "WindowsSnapshotsFail": f"{HERE}::test_a_snapshot_folder_that_fails_and_is_there_again",
     "WindowsStateGrows": f"{HERE}::test_local_copies_are_deleted_and_the_largest_keys_are_shown",
+    "WindowsSkewedBuckets": "tests/operators/runtime/test_skew.py::test_a_column_that_splits_the_largest_key",
     "a disk is full": "tests/faults/test_full_disk.py::test_a_disk_that_spark_finds_full_is_named",
     '"functions of the operator fail in the process that has copies of buckets"': (
         f"{WHERE_HELD}::test_functions_that_fail_only_there_are_called_here"
@@ -49,7 +50,6 @@ ONLY_LOOKED_AT = {
     "WindowsWatermarkLags",
     "WindowsNoBatches",
     "WindowsSlowCommits",
-    "WindowsSkewedBuckets",
     "WindowsSlowRestores",
     "nothing comes out",
     "batches get slower",
