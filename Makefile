@@ -72,8 +72,9 @@ docs: $(VENV)/.installed-docs ## build the documentation into build/site (Python
 bench: $(VENV)/.installed-bench ## run the benchmarks (20 minutes): build/bench/latest.json and report.html
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-full: $(VENV)/.installed-bench ## the same with larger states, more backends, slower systems and Nexmark (two hours)
+bench-full: $(VENV)/.installed-bench $(VENV)/.installed-kafka ## the same with larger states, more backends, slower systems, Nexmark and Kafka (two hours)
 	$(BIN)/python -m benchmarks --full $(ARGS)
+	$(BIN)/python -m benchmarks.kafka
 
 bench-compare: $(VENV)/.installed-bench ## compare build/bench/latest.json with the run BASE; fails if any figure is slower
 	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)

@@ -1,0 +1,1 @@
+"""How do windows from a topic to a topic compare with Kafka Streams: rows, speed, delay, bytes of state, a restart?"""
