@@ -35,6 +35,7 @@ from operators.spark.replicas.messages import (
     encode_answer,
 )
 from serializers import SerializationError
+from state_backends import StateError
 
 _SIGNS_S = PATIENCE_S / 4
 """How often a task that waits for work is sent a sign of life."""
@@ -42,9 +43,10 @@ _PAUSE_S = 0.2
 """How long no connection is accepted after one could not be: for lack of threads, of open files, of memory."""
 _ENDED_RUN_S = 600.0
 """How long copies of another run stay without a call once a new run begins: its query has perhaps ended."""
+_REFUSED = "work on a bucket failed in the process that has its copy, and the task begins it again itself: %s"
 _FAILED = (
-    "work on a bucket failed in the process that has its copy, and the task begins it again itself: %s. If it fails there, "
-    "too, the task raises the error. If not, functions of the operator may depend on a thread or a process"
+    f"{_REFUSED}. If it fails there, too, the task raises the error. If not, functions of the operator may depend on a thread "
+    "or a process"
 )
 _LOG = logging.getLogger(__name__)
 
@@ -151,7 +153,7 @@ class BucketService:
         except BaseException as error:  # noqa: BLE001 - the task works on it itself, and raises its error as it is
             end_if_forked(self._process)
             text = f"{type(error).__name__}: {error}"
-            warn_once(_LOG, _FAILED, text)
+            warn_once(_LOG, _REFUSED if isinstance(error, StateError) else _FAILED, text)
             return Failed(text)
         end_if_forked(self._process)
         self._remember(asked.origin, job, store_id)

@@ -35,6 +35,7 @@ from operators.spark.replicas.held_journal import HeldJournal
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
+    Failed,
     Unknown,
     Wanted,
     WantedFunctions,
@@ -46,6 +47,7 @@ from operators.spark.replicas.messages import (
 from operators.spark.stream.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer
+from state_backends.durability.progress import Progress
 from state_backends.journal import MemoryJournal
 
 Weak = weakref.ReferenceType[Any]
@@ -135,11 +137,13 @@ class Worker:
     folder: Path
     to: BucketService
 
-    def asks(self, bucket: str, *, run: str = "run", key: str = "key") -> tuple[Answer, Weak | None]:
+    def asks(
+        self, bucket: str, *, run: str = "run", key: str = "key", identity: dict[str, Any] | None = None
+    ) -> tuple[Answer, Weak | None]:
         """What the service answers to a batch of two records, and a reference to what the functions hold, if it wanted them."""
         bucket_job = job(self.folder)
         rows = pa.table({bucket_job.binding.inputs.names[0]: [1, 2]})
-        pointer = replace(Pointer.fresh(), store_id=bucket)
+        pointer = replace(Pointer.fresh(), store_id=bucket, progress=Progress(identity=identity))
         request = Request(pointer, 0, 0, Call(0, 0), Blobs([*to_blobs(rows)]))
         origin = Origin(run, "digest")
         one, other = socket.socketpair(socket.AF_UNIX)
@@ -230,6 +234,19 @@ def test_functions_of_another_executor_are_not_taken(at_work: Worker) -> None:
     assert isinstance(at_work.asks(ONE, run="of others", key="other")[0], Unknown)
     assert set() == {name for name, _ in open_copies()} & {ONE}
     assert 1 == len(LARGE)
+
+
+def test_a_state_that_is_refused_is_no_matter_of_threads(
+    at_work: Worker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warning has the way out of the error, and no guess at functions."""
+    monkeypatch.setattr(logs, "_warned", set())
+    with caplog.at_level("WARNING"):
+        answer, _ = at_work.asks(ONE, identity={"windows": "others"})
+    assert isinstance(answer, Failed)
+    (said,) = [one.message for one in caplog.records if "work on a bucket failed" in one.message]
+    assert "StateError: the checkpoint holds the state of another operator" in said
+    assert "thread" not in said
 
 
 def test_copies_of_an_earlier_run_are_closed_in_time(
