@@ -45,6 +45,7 @@ live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too 
 soak: $(VENV)/.installed-test ## the checks of hours: LOCAL_KILLS (10000) per backend, KILLS (500) on Spark, every byte, hostile input, power loss
 	$(BIN)/python -m tests.faults.soak_local --kills $(LOCAL_KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(PYTEST) --hypothesis-profile full --soak -m soak
+	$(PYTEST) --sink-kills 100 -m 'slow or connectors' tests/faults/test_sinks.py
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 	$(BIN)/python -m tests.faults.everybyte $(if $(BACKEND),--only $(BACKEND))
 	$(BIN)/python -m tests.faults.everybyte_spark $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))

@@ -27,11 +27,14 @@ def lag_of(sources: Iterable[Any]) -> dict[tuple[str, int], int]:
 
 
 def _offsets(text: object) -> dict[tuple[str, int], int]:
-    """Offsets as Kafka's source writes them, by topic and partition; none if it is something else."""
+    """Offsets as Kafka's source writes them, by topic and partition; none if it is something else.
+
+    Older versions of PySpark give clients of Spark Connect the text of a dictionary. Names of topics have no quotes.
+    """
     with suppress(ValueError, AttributeError, TypeError):
         return {
             (topic, int(partition)): int(offset)
-            for topic, offsets in json.loads(str(text)).items()
+            for topic, offsets in json.loads(str(text).replace("'", '"')).items()
             for partition, offset in offsets.items()
         }
     return {}

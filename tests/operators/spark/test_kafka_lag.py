@@ -20,9 +20,10 @@ def test_lag_is_what_a_batch_left() -> None:
         Source(
             "KafkaV2[Subscribe[clicks,views]]", '{"views":{"0":1},"clicks":{"0":2}}', '{"clicks":{"0":3}}'
         ),
+        Source("KafkaV2[Subscribe[old]]", "{'old': {'0': 1}}", "{'old': {'0': 4}}"),
         Source("FileStreamSource[file:/in]", '{"logOffset":0}', None),
     ]
-    assert {("clicks", 0): 4, ("clicks", 1): 0} == lag_of(sources)
+    assert {("clicks", 0): 4, ("clicks", 1): 0, ("old", 0): 3} == lag_of(sources)
 
 
 def test_what_is_no_offset_has_no_lag() -> None:
