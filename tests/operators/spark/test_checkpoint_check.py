@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -291,3 +292,45 @@ def test_spark_refuses_state_of_another_kind_of_operator(spark: SparkSession, tm
     ):
         with pytest.raises(StreamingQueryException, match=f"STREAMING_STATEFUL_{condition}"):
             run_query(queries[now], tmp_path / now, tmp_path / "checkpoints" / before)
+
+
+@pytest.mark.parametrize("named", ["metadata", "commits/{}", "offsets/{}", "state/0/_metadata/v2/0"])
+def test_a_file_of_spark_that_was_cut_off_is_named(
+    spark: SparkSession, source: Path, checkpoint: Path, tmp_path: Path, named: str
+) -> None:
+    """By `check`, by what reads the state, and of the query that fails; without the note of a commit, the batch runs again."""
+    aside = tmp_path / "aside"
+    shutil.copytree(checkpoint, aside)
+    name = named.format(max(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")))
+    file = checkpoint / name
+    if not file.is_file():
+        pytest.skip(f"this version of Spark has no {name}")
+    try:
+        file.write_bytes(file.read_bytes()[:-3])
+        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+        told = f"Spark's file {name} in the checkpoint .* is empty, cut off or altered. It "
+        with pytest.raises(StateError, match=told):
+            OP.check(stream(spark, source), "at", checkpoint)
+        if "commits" in name or "state" in name:  # The others are the query's alone.
+            with pytest.raises(StateError, match=told):
+                read_state(checkpoint)
+        file_of(source, 1, "more")
+        windows = OP.apply(stream(spark, source), "at").writeStream.format("noop")
+        start = windows.option("checkpointLocation", str(checkpoint)).start
+        if name == "metadata":
+            with pytest.raises(Py4JJavaError) as failed:
+                start()
+            said = what_failed(failed.value) or ""
+            assert said.startswith("Spark cannot read the file 'metadata' of the checkpoint")
+        else:
+            query = start()
+            with pytest.raises(StreamingQueryException):
+                query.processAllAvailable()
+            assert re.match(told, what_failed(query) or "")
+        if named.startswith("commits"):
+            file.unlink()
+            run_query(OP.apply(stream(spark, source), "at"), tmp_path / "out", checkpoint)
+    finally:
+        shutil.rmtree(checkpoint)
+        shutil.copytree(aside, checkpoint)
+        (source / "part-0001.parquet").unlink(missing_ok=True)
