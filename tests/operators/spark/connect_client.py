@@ -147,6 +147,16 @@ def bounded(kind: str) -> Case:
 CASES.update({f"bounded, {kind}": bounded(kind) for kind in KINDS})
 
 
+@case("bounded, days of a zone, two of which meet amid the records")
+def _calendar(client: Client) -> None:
+    """Every local day, once."""
+    windows = TumblingWindows("1 day", zone="Europe/Berlin", offset="23 hours 13 minutes 30 seconds")
+    op = windows.group_by("k").aggregate(**RESULTS)
+    wanted = expected(op, [pa.concat_tables(tables(client.source))], FAR_FUTURE)
+    assert 2 == len({row.partition("'window': ")[2].partition("}")[0] for row in wanted})
+    assert wanted == lines(op.apply(client.bounded, "at"))
+
+
 @case("stream, on close, memory, gaps by an expression")
 def _expression(client: Client) -> None:
     """A session gap that is a Spark expression; what the stream tells."""
@@ -308,9 +318,9 @@ def _cogroup(client: Client) -> None:
 @case("stream, aggregates beside each record, and as of labels")
 def _rolling(client: Client) -> None:
     """A rolling row for each record of a stream whose time is closed; as of bounded labels, what is beside the records."""
-    op = (
-        RollingWindows({"1s": "1 second", "ever": "lifetime"}, grace=GRACE).group_by("k").aggregate(**RESULTS)
-    )
+    lookbacks = {"1s": "1 second", "today": "day to date", "ever": "lifetime"}
+    windows = RollingWindows(lookbacks, grace=GRACE, zone="Asia/Tokyo")
+    op = windows.group_by("k").aggregate(**RESULTS)
     rows = op.apply(stream(client.spark, client.source), "at")
     found, metrics = client.run(rows, "rolling")
     beside = lines(op.apply(client.bounded, "at"))
