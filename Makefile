@@ -15,7 +15,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-kafka examples test test-all test-connectors live soak versions lint types docs bench bench-full bench-compare lock audit clean
+.PHONY: help demo demo-kafka examples test test-all test-connectors test-cluster live soak versions lint types docs bench bench-full bench-compare lock audit clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ test-all: $(VENV)/.installed-dev ## run all tests (an hour on 2 cores), with mor
 
 test-connectors: $(VENV)/.installed-test ## run the tests that need Kafka, Delta, Iceberg or Feast (twelve minutes; needs Maven and Java 17)
 	$(PYTEST) -m connectors $(ARGS)
+
+test-cluster: $(VENV)/.installed-test ## run queries on two hosts with disks of their own: crashes, freezes, full disks, other clocks (an hour; Linux only)
+	$(PYTEST) --soak --numprocesses 0 --capture no tests/faults/test_hosts.py $(ARGS)
 
 live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"
 	$(BIN)/python -m tests.conformance.live $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -2,11 +2,13 @@
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 
 from operators.spark.base.java import ensure_java
+from tests.faults.hosts import DISK, Host
 from tests.faults.processes import ROOT, kill_all, running, start
 from tests.patience import files, wait_until
 
@@ -19,12 +21,19 @@ CORES = 3
 
 
 class Cluster:
-    """The master and its workers; `kill_marked` ends them."""
+    """The master and its workers; `kill_marked` ends them.
 
-    def __init__(self, folder: Path, mark: str) -> None:
+    Args:
+        folder: where they write, and their logs are.
+        mark: on all their processes.
+        rooms: the hosts that workers run on, by address; by default all run on the machine itself.
+    """
+
+    def __init__(self, folder: Path, mark: str, rooms: Mapping[str, Host] | None = None) -> None:
         ensure_java()
         self._folder = folder
         self._mark = mark
+        self._rooms = rooms or {}
         options = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         log = self._start("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", *options)[1]
         wait_until(lambda: _MASTER_URL.search(log.read_text()), "a master", files(folder))
@@ -35,8 +44,8 @@ class Cluster:
         for host in HOSTS:
             self.start_worker(host)
 
-    def start_worker(self, host: str) -> None:
-        """Start the worker of an address, if it does not run."""
+    def start_worker(self, host: str, env: Mapping[str, str] | None = None) -> None:
+        """Start the worker of an address, if it does not run, perhaps with more in its environment."""
         if host in self._workers:
             return
         options = (
@@ -53,7 +62,8 @@ class Cluster:
         )
         directory = self._folder / "work" / host
         name = "org.apache.spark.deploy.worker.Worker"
-        pid, log = self._start(f"worker-{host}", host, name, *options, "--work-dir", str(directory), self.url)
+        command = (name, *options, "--work-dir", str(directory), self.url)
+        pid, log = self._start(f"worker-{host}", host, *command, more=env)
         seen = log.read_text().count("Successfully registered with master")
         wait_until(
             lambda: log.read_text().count("Successfully registered with master") > seen,
@@ -65,6 +75,11 @@ class Cluster:
     def kill_worker(self, host: str) -> None:
         """SIGKILL a worker with its executor, as if the machine were lost."""
         kill_all(self._workers.pop(host))
+
+    def crash(self, host: str) -> None:
+        """SIGKILL all that runs on a host; its disk stays."""
+        self._workers.pop(host, None)
+        self._rooms[host].crash()
 
     def kill_executor(self, host: str) -> None:
         """SIGKILL a worker's executor; the worker starts another."""
@@ -93,7 +108,9 @@ class Cluster:
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "30min",
         }
 
-    def _start(self, name: str, host: str, *command: str) -> tuple[int, Path]:
+    def _start(
+        self, name: str, host: str, *command: str, more: Mapping[str, str] | None = None
+    ) -> tuple[int, Path]:
         log = self._folder / f"{name}.log"
         env = {
             "SPARK_LOCAL_IP": host,
@@ -103,4 +120,8 @@ class Cluster:
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "PYSPARK_PYTHON": sys.executable,
         }
-        return start([str(_SPARK_CLASS), *command], log, self._mark, env).pid, log
+        command = (str(_SPARK_CLASS), *command)
+        if name.startswith("worker") and host in self._rooms:
+            command = tuple(self._rooms[host].command(command))
+            env["SPARK_LOCAL_DIRS"] = str(DISK / "spark")
+        return start(command, log, self._mark, {**env, **(more or {})}).pid, log

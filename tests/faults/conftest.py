@@ -83,9 +83,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.servers
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
-    """A master and two workers."""
+@pytest.fixture(scope="session")
+def addresses() -> tuple[str, ...]:
+    """The addresses of two workers."""
     for host in HOSTS:
         with socket.socket() as probe:
             try:
@@ -94,4 +94,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
                 pytest.skip(
                     f"two executors need two addresses of the loopback device, and {host} is none: {error}"
                 )
+    return HOSTS
+
+
+@pytest.fixture(scope="module")
+def cluster(addresses: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
+    """A master and two workers."""
+    del addresses
     return Cluster(tmp_path_factory.mktemp("cluster"), mark)

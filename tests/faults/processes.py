@@ -43,7 +43,7 @@ def start(
 def kill_marked(mark: str) -> None:
     """SIGKILL every process that bears the mark, whatever has become of those that started it."""
     wanted = f"{_MARK}={mark}".encode()
-    while found := [pid for pid in _pids() if wanted in _read(pid, "environ").split(b"\0") and alive(pid)]:
+    while found := [pid for pid in pids() if wanted in _read(pid, "environ").split(b"\0") and alive(pid)]:
         for pid in found:
             kill(pid)
         time.sleep(0.01)
@@ -65,7 +65,7 @@ def kill_all(pid: int) -> int:
 
 def descendants(pid: int) -> list[int]:
     """Return the process and all that it started, directly or not."""
-    parents = {member: _parent(member) for member in _pids()}
+    parents = {member: _parent(member) for member in pids()}
     family = [pid]
     for member in family:
         family += [child for child, parent in parents.items() if parent == member]
@@ -90,7 +90,8 @@ def python_workers(pid: int) -> list[int]:
     return [worker for worker in sorted({*workers, *state_processes(daemons)}) if alive(worker)]
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
+    """Return the numbers of all processes."""
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 

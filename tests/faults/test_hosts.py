@@ -1,0 +1,232 @@
+"""Two hosts with disks of their own: crashes, wiped and full disks, hosts that freeze, other clocks, buckets that move."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cluster import HOSTS, Cluster
+from tests.faults.hosts import DISK, Host, why_not
+from tests.faults.plans import ALL_KINDS, BACKENDS, Feed, Plan, committed, in_flight, plans_for
+from tests.faults.processes import Driver, assert_exact
+from tests.patience import wait_until
+
+pytestmark = pytest.mark.slow
+
+ONE, OTHER = HOSTS
+STATE = "windows"
+"""The folder of local state on each host's disk."""
+_LOST_AFTER_S = 20
+"""Of a host that is frozen for longer, Spark takes the executor for lost."""
+_CONF = {
+    "spark.network.timeout": f"{_LOST_AFTER_S}s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.quantile": "0.3",
+}
+_MOST_FILES, _MOST_BYTES = 600, 64 << 20
+"""What a host may have of local state at the end: some copies of three buckets of each query."""
+_FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+
+
+@pytest.fixture(scope="module")
+def rooms(addresses: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory, mark: str) -> dict[str, Host]:
+    """A host for each address."""
+    if reason := why_not():
+        pytest.skip(reason)
+    shared, logs = tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("hosts")
+    return {address: Host(logs / address, shared, mark) for address in addresses}
+
+
+@pytest.fixture(scope="module")
+def hosts(rooms: dict[str, Host], tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
+    """A master, and a worker on each host."""
+    return Cluster(tmp_path_factory.mktemp("cluster-of-hosts"), mark, rooms)
+
+
+@pytest.fixture(scope="module")
+def remote(hosts: Cluster, tmp_path_factory: pytest.TempPathFactory, mark: str) -> Iterator[Driver]:
+    """A driver whose tasks run on the hosts."""
+    conf = {**hosts.conf(), **_CONF}
+    started = Driver(tmp_path_factory.mktemp("remote"), mark, master=hosts.url, conf=conf)
+    yield started
+    started.stop()
+
+
+@dataclass
+class Scene:
+    """Queries that run on two hosts, and what happens to these.
+
+    Attributes:
+        errors: of queries that ended and were started again.
+    """
+
+    hosts: Cluster
+    rooms: dict[str, Host]
+    remote: Driver
+    plans: list[Plan]
+    feed: Feed
+    errors: list[str] = field(default_factory=list)
+
+    def batches(self, count: int = 1) -> None:
+        """Wait until each query has so many batches more, and one runs."""
+        done = [committed(plan) for plan in self.plans]
+
+        def there() -> bool:
+            self.go_on()
+            self.feed.give_if_idle(self.plans)
+            more = [committed(plan) - then for plan, then in zip(self.plans, done, strict=True)]
+            return min(more) >= count and any(map(in_flight, self.plans))
+
+        wait_until(there, "a batch that runs", self.remote.moved)
+
+    def go_on(self) -> None:
+        """Start queries again that have ended."""
+        if self.remote.waits():
+            self.errors += [error for error in self.remote.answer() if error]
+            self.remote.ask("run", self.plans)
+
+    def only(self, host: str) -> None:
+        """Crash the other host in mid-batch, and go on with this one's disk as it is."""
+        self.hosts.start_worker(host)
+        wait_until(lambda: self.hosts.executors(host), "an executor", self.remote.moved)
+        self.hosts.crash(next(other for other in HOSTS if other != host))
+        self.batches()
+
+    def both(self) -> None:
+        """Have both hosts at work."""
+        for host in HOSTS:
+            self.hosts.start_worker(host)
+        wait_until(lambda: all(map(self.hosts.executors, HOSTS)), "two executors", self.remote.moved)
+        self.batches()
+
+
+def move(scene: Scene) -> None:
+    """Buckets move to a host, to one that has lost its disk, and back to where their old copies are."""
+    scene.only(ONE)
+    scene.rooms[OTHER].wipe()
+    scene.only(OTHER)
+    scene.only(ONE)
+
+
+def freeze(scene: Scene) -> None:
+    """A host stands still until Spark takes it for lost, and then goes on with what it was at."""
+    scene.both()
+    scene.rooms[ONE].freeze()
+    begin = time.monotonic()
+    while time.monotonic() < begin + 1.5 * _LOST_AFTER_S:
+        scene.batches(0)
+        time.sleep(0.1)
+    scene.rooms[ONE].thaw()
+    scene.batches(2)
+
+
+def fill_the_disk(scene: Scene) -> None:
+    """A host's disk is full for some seconds."""
+    scene.both()
+    scene.rooms[ONE].fill()
+    scene.batches()
+    scene.rooms[ONE].make_space()
+    scene.batches(2)
+
+
+def sweep(scene: Scene) -> None:
+    """Files that nobody has used for a while are deleted on both hosts, as systemd does in /tmp."""
+    scene.both()
+    for room in scene.rooms.values():
+        room.sweep(3)
+    scene.batches(2)
+
+
+def set_the_clock(scene: Scene) -> None:
+    """A host whose clock is ten minutes ahead works, then one whose clock is ten minutes behind."""
+    for minutes in (10, -10):
+        scene.only(OTHER)
+        clock = {
+            "LD_PRELOAD": str(_FAKETIME[0]),
+            "FAKETIME": f"{minutes:+d}m",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+        scene.hosts.start_worker(ONE, clock)
+        scene.only(ONE)
+        scene.both()
+    scene.only(OTHER)
+
+
+SCENES: dict[str, Callable[[Scene], None]] = {
+    "move": move,
+    "freeze": freeze,
+    "fill the disk": fill_the_disk,
+    "sweep": sweep,
+    "set the clock": set_the_clock,
+}
+ENDING = {"fill the disk"}
+"""What may end a query, by an error that says why."""
+
+
+def played(
+    scenes: list[str], plans: list[Plan], hosts: Cluster, rooms: dict[str, Host], remote: Driver, feed: Feed
+) -> Scene:
+    """Run the queries through scenes; at the end, they have used up what they were given."""
+    for host in HOSTS:
+        hosts.start_worker(host)
+    remote.ask("run", plans)
+    scene = Scene(hosts, rooms, remote, plans, feed)
+    scene.batches()
+    for name in scenes:
+        before, began = len(scene.errors), time.monotonic()
+        SCENES[name](scene)
+        more = scene.errors[before:]
+        print(f"{name}: {time.monotonic() - began:.0f} s, {more}", flush=True)  # noqa: T201
+        assert name in ENDING or not more
+        assert all("No space left on device" in error for error in more)
+    for plan in plans:
+        Path(plan.until).touch()
+    while any(errors := remote.answer()):
+        scene.errors += [error for error in errors if error]
+        remote.ask("run", plans)
+    return scene
+
+
+def on_hosts(plan: Plan) -> Plan:
+    """The plan with its local state on the disk of whichever host works."""
+    folder = DISK / STATE / Path(plan.folder).name
+    return replace(plan, conf={**plan.conf, "spark.windows.state.directory": str(folder)})
+
+
+def check(scene: Scene, feed: Feed) -> None:
+    """Every row is there once, and what is left on the disks is bounded."""
+    used = {host: room.used(STATE) for host, room in scene.rooms.items()}
+    batches = [committed(plan) for plan in scene.plans]
+    print(f"{batches} batches of {feed.given} files; files and bytes left: {used}")  # noqa: T201
+    assert_exact(scene.remote.judge(scene.plans))
+    for files, size in used.values():
+        assert files <= _MOST_FILES
+        assert size <= _MOST_BYTES
+
+
+def test_buckets_move_between_disks(
+    tmp_path: Path, hosts: Cluster, rooms: dict[str, Host], remote: Driver
+) -> None:
+    """To a host, to one with an emptied disk, and back to old copies: no row is missing or twice, and no query ends."""
+    feed = Feed(tmp_path, files=120, rows=300, seed=11)
+    plans = [on_hosts(plan) for plan in plans_for(tmp_path, ["rocksdb"], until=str(tmp_path / "end"))]
+    check(played(["move"], plans, hosts, rooms, remote, feed), feed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, len(ALL_KINDS), len(BACKENDS)))
+def test_all_scenes(
+    tmp_path: Path, hosts: Cluster, rooms: dict[str, Host], remote: Driver, first: int
+) -> None:
+    """All kinds of queries on all backends, side by side, through all that happens to hosts."""
+    feed = Feed(tmp_path, files=600, rows=600, seed=first)
+    kinds = [*ALL_KINDS, *ALL_KINDS][first : first + len(BACKENDS)]
+    plans = plans_for(tmp_path, BACKENDS, until=str(tmp_path / "end"), kinds=kinds)
+    scenes = [name for name in SCENES if name != "set the clock" or _FAKETIME]
+    check(played(scenes, [*map(on_hosts, plans)], hosts, rooms, remote, feed), feed)
