@@ -12,6 +12,7 @@ from operators.aggregates.category_states import CategoryRanges, CategoryStates
 from operators.aggregates.definitions import Aggregate, Bound, ByCategory, Count, Types, is_atomic
 from operators.aggregates.operations import CountRows
 from operators.aggregates.result_arrays import list_array, typed_values
+from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
 from operators.errors import DefinitionError
@@ -89,6 +90,10 @@ class FrequentValues(CategoryStates):
     """
 
     size: int
+
+    @property
+    def strategy(self) -> Strategy:  # type: ignore[override]
+        return RANGES
 
     @property
     def codes(self) -> tuple[str, ...]:

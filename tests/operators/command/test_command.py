@@ -138,9 +138,8 @@ def test_a_query_whose_id_is_no_text(
     (tmp_path / "metadata").write_text(metadata)
     for command in (["summary"], ["report", "--out", tmp_path / "page.html"]):
         message = failed(capsys, command[0], tmp_path, *command[1:])
-        assert message.startswith(
-            f"the description of batch 0 in {tmp_path} has a form that this library does not"
-        )
+        assert message.startswith(f"Spark's file metadata in the checkpoint {tmp_path} is ")
+        assert "write_savepoint(checkpoint, folder)" in message
 
 
 def test_a_savepoint_that_is_there_already(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
