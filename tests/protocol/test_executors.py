@@ -11,7 +11,7 @@ from tests.protocol.runs import drawing, executors_of, random_run, replay, short
 from tests.protocol.search import exhaustive
 from tests.protocol.worlds import TWO_WORKERS
 
-RUNS, MANY_RUNS = 60, 2_000
+RUNS, MANY_RUNS = 40, 2_000
 
 
 @pytest.mark.parametrize("runs", [RUNS, pytest.param(MANY_RUNS, marks=pytest.mark.soak)])

@@ -69,6 +69,7 @@ def test_history_and_stream_are_one_long_stream(
     assert rows(op.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at")) == found
 
 
+@pytest.mark.slow
 def test_added_aggregates_are_filled_from_history(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """As if they had been there from the first record on; other history is refused, and so is a frame without a moment."""
     added = COUNT.aggregate(low=agg.min("v"), mean=agg.avg("v"), all=agg.collect_list("v"))

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from operators import HoppingWindows, TumblingWindows, read_windows
 from operators import aggregates as agg
 from operators.sinks import SQLiteSink, upsert_to
+from tests.effort import slow
 from tests.operators.sinks.reading import read_sqlite
 from tests.operators.spark.frames import rows, run_query, use_up, write_numbered
 from tests.operators.spark.test_calendars import RECORDS
@@ -48,10 +49,9 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 @pytest.mark.parametrize(
     "windows",
     [
-        TumblingWindows("1 month", zone=BERLIN),
-        HoppingWindows("2 weeks", "1 week", zone=BERLIN, offset="-1 day"),
+        pytest.param(TumblingWindows("1 month", zone=BERLIN), id="months"),
+        slow(HoppingWindows("2 weeks", "1 week", zone=BERLIN, offset="-1 day"), id="weeks"),
     ],
-    ids=["months", "weeks"],
 )
 def test_history_and_stream_are_one_long_stream(spark: SparkSession, tmp_path: Path, windows: Any) -> None:
     """What was final, what the stream emitted and what is open at its end are the rows of one frame: none twice, none lost."""
@@ -70,6 +70,7 @@ def test_history_and_stream_are_one_long_stream(spark: SparkSession, tmp_path: P
     assert rows(operator.apply(every, "at")) == sorted(found, key=repr)
 
 
+@pytest.mark.slow
 def test_months_of_days_are_the_months_of_records(spark: SparkSession, tmp_path: Path) -> None:
     """In a chain, a day counts in the month in which it ends, at its last instant, as on a bounded frame."""
     last = pa.table({"k": ["z"], "at": pa.array([FAR], RECORDS.schema.field("at").type), "v": [0]})

@@ -68,6 +68,7 @@ def test_operators_of_a_chain_go_on_from_their_own_close_times(
     assert rows(spark.read.schema(frame.schema).parquet(str(tmp_path / "whole"))) == rows(found)
 
 
+@pytest.mark.slow
 def test_the_watermark_after_the_last_batch_counts(spark: SparkSession, tmp_path: Path) -> None:
     """It decides which records of the next batch are late, also if no batch has emitted what it closes."""
     setting = "spark.sql.streaming.noDataMicroBatches.enabled"

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from operators import DefinitionError, RollingWindows, TumblingWindows
 from operators import aggregates as agg
+from tests.effort import slow
 from tests.operators.spark.frames import (
     closed_rows,
     operator,
@@ -64,7 +65,7 @@ def last_watermark(query: Any) -> str:
     return max(batch["eventTime"]["watermark"][:4] for batch in query.recentProgress if batch["eventTime"])
 
 
-@pytest.mark.parametrize("kind", ["sliding", "rolling", "session"])
+@pytest.mark.parametrize("kind", ["sliding", slow("rolling"), slow("session")])
 def test_a_stream_goes_on_as_if_they_had_not_come(
     spark: SparkSession, sound: Path, spoilt: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -106,7 +107,7 @@ def test_a_running_query_gets_it_with_a_restart(
     )
 
 
-@pytest.mark.parametrize("time", ["at", "local", "expression"])
+@pytest.mark.parametrize("time", ["at", slow("local"), slow("expression")])
 def test_they_come_out_as_they_were(spark: SparkSession, spoilt: Path, tmp_path: Path, time: str) -> None:
     """With their reason and the time that they had, from a stream and from a bounded frame."""
     at: Any = F.col("at") + F.expr("interval 1 second") if time == "expression" else time
@@ -137,6 +138,7 @@ def test_the_limit_is_that_of_the_clock(spark: SparkSession) -> None:
     assert COUNT.apply(frame, "at").agg({"n": "sum"}).first()[0] == 2
 
 
+@pytest.mark.slow
 def test_of_several_frames_each_leaves_them_out(
     spark: SparkSession, sound: Path, spoilt: Path, tmp_path: Path
 ) -> None:

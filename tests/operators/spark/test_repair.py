@@ -35,7 +35,7 @@ def sound(rows_: DataFrame, kind: str, closed: datetime | None) -> DataFrame:
     return rows_.where(end <= closed if kind in {"tumbling", "hopping"} else end < closed)
 
 
-@pytest.mark.parametrize("kind", slow_but(["tumbling"], [*KINDS]))
+@pytest.mark.parametrize("kind", slow_but([], [*KINDS]))
 def test_followed_literally_it_leaves_the_rows_of_one_stream(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import few
 from tests.operators.spark.stage_kinds import KINDS, THREE
 
 STAGES = [
@@ -36,7 +35,8 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sent, Sent]:
     return sent(folder, 1, "old"), sent(folder, 2, "new")
 
 
-@pytest.mark.parametrize("stage", few(STAGES, 4))
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
 def test_another_attempt_sends_the_same_rows(twice: tuple[Sent, Sent], stage: str) -> None:
     """In a process of another age, in batches of other sizes, and in another order where a shuffle lies below."""
     first, second = (one[stage] for one in twice)

@@ -73,6 +73,7 @@ def test_a_bounded_frame_has_the_rows_without_what_raised(spark: SparkSession, s
     agrees(SUMS.group_by("k").apply(frame, event_time="at"), expected(spark, source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "files"), [("memory", 2), pytest.param("rocksdb", 1, marks=pytest.mark.soak)]
 )
