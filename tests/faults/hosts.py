@@ -1,18 +1,21 @@
 """Hosts on one machine: each has process numbers, a host name and a disk of its own, and shares one folder with the others.
 
 A host is a process in namespaces of its own, which others enter. It sees the machine's files, but for /tmp, which is its
-disk: a tmpfs that lasts as long as the host does.
+disk: a tmpfs that lasts as long as the host does. Where this checkout or its environment lie in /tmp, hosts see them too.
 """
 
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyspark
+
 from tests.faults.disk import SmallDisk
-from tests.faults.processes import alive, descendants, kill, pids, start
+from tests.faults.processes import ROOT, alive, descendants, kill, pids, start
 from tests.patience import files, wait_until
 
 NAME = "worker"
@@ -23,12 +26,24 @@ _ROOM = ("--user", "--mount", "--pid", "--uts")
 _UNSHARE = ("unshare", *_ROOM, "--map-root-user", "--fork", "--mount-proc")
 _BEGIN = """
 set -e
-mount --bind "$1" /mnt
-mount -t tmpfs -o size="$2"m tmpfs /tmp
-mkdir -p "$1"
-mount --bind /mnt "$1"
-umount /mnt
-hostname "$3"
+hostname "$1"
+size="$2"
+shift 2
+mount -t tmpfs tmpfs /mnt
+number=0
+for path in "$@"; do
+    number=$((number + 1))
+    mkdir "/mnt/$number"
+    mount --bind "$path" "/mnt/$number"
+done
+mount -t tmpfs -o size="$size"m tmpfs /tmp
+number=0
+for path in "$@"; do
+    number=$((number + 1))
+    mkdir -p "$path"
+    mount --bind "/mnt/$number" "$path"
+done
+umount --recursive /mnt
 set +e
 echo ready
 while :; do sleep 1; done
@@ -54,8 +69,8 @@ class Host:
     """
 
     def __init__(self, log: Path, shared: Path, mark: str, megabytes: int = MEGABYTES) -> None:
-        self._shared = shared
-        begin = [*_UNSHARE, "sh", "-c", _BEGIN, "host", str(shared), str(megabytes), NAME]
+        self._kept = _outermost([shared, ROOT, Path(sys.prefix), Path(pyspark.__file__).parent])
+        begin = [*_UNSHARE, "sh", "-c", _BEGIN, "host", NAME, str(megabytes), *map(str, self._kept)]
         outer = start(begin, log, mark)
         wait_until(lambda: "ready" in log.read_text(), "a host", files(log.parent))
         self._init = next(pid for pid in descendants(outer.pid) if pid != outer.pid)
@@ -103,10 +118,10 @@ class Host:
         self._sweep(self.disk, before=time.time() - seconds)
 
     def _sweep(self, folder: Path, before: float) -> None:
-        """Delete older files; what is shared stays, as the folders that lead to it do."""
+        """Delete older files; what others see too stays, as the folders that lead to it do."""
         for path in list(folder.iterdir()):
             inside = DISK / path.relative_to(self.disk)
-            if inside == self._shared:
+            if inside in self._kept:
                 continue
             try:
                 found = path.lstat()
@@ -131,6 +146,12 @@ class Host:
         """Return how many files a folder of the disk has, and their bytes."""
         found = [path.stat().st_size for path in (self.disk / folder).rglob("*") if path.is_file()]
         return len(found), sum(found)
+
+
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    """Those of the paths that lie where a host has its disk, and in none of the others."""
+    within = {path.absolute() for path in paths if path.absolute().is_relative_to(DISK)}
+    return sorted(path for path in within if not within & {*path.parents})
 
 
 def _room(pid: int) -> str:

@@ -13,7 +13,7 @@ from tests.faults.plans import ALL_KINDS, BACKENDS, Feed, Plan, committed, in_fl
 from tests.faults.processes import Driver, assert_exact
 from tests.patience import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 ONE, OTHER = HOSTS
 STATE = "windows"
@@ -219,7 +219,6 @@ def test_buckets_move_between_disks(
     check(played(["move"], plans, hosts, rooms, remote, feed), feed)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, len(ALL_KINDS), len(BACKENDS)))
 def test_all_scenes(
     tmp_path: Path, hosts: Cluster, rooms: dict[str, Host], remote: Driver, first: int

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from operators import DefinitionError, report_batches, what_failed
 from operators.monitoring import JsonLinesOutput, OpenTelemetryOutput, OperatorBatch, PrometheusOutput
-from operators.monitoring.exported import EXPORTED, GAUGES
+from operators.monitoring.exported import EXPORTED, GAUGES, LAG
 from operators.spark.base.listener import operator_batches
 from state_backends import read_state
 from tests.operators.spark.frames import operator, stream, write_source
@@ -173,7 +173,7 @@ def test_each_output_has_each_batch(outcome: Outcome) -> None:
     assert {outcome.query} == named
     assert len(numbers) == outcome.scraped["windows_batches_total"] == outcome.observed["windows.batches"]
     assert 1 == outcome.scraped["windows_query_running"]
-    assert EXPORTED - {"windows_custom_total"} == set(outcome.scraped)
+    assert EXPORTED - {"windows_custom_total", LAG} == set(outcome.scraped)
 
 
 @pytest.mark.slow
