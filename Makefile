@@ -30,10 +30,10 @@ demo-kafka: $(VENV)/.installed-demo $(VENV)/.installed-kafka ## run the flights 
 examples: $(VENV)/.installed-demo ## run the features and the operators of examples/ on a year of flights
 	for name in features operators.count_windows operators.delay_alert operators.funnel; do $(BIN)/python -m examples.$$name || exit 1; done
 
-test: $(VENV)/.installed-test ## run the tests that are not slow (about ten minutes), in as many processes as WORKERS says (2)
+test: $(VENV)/.installed-test ## run the tests that are not slow (10 to 20 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow and not connectors' $(ARGS)
 
-test-all: $(VENV)/.installed-dev ## run all tests (an hour on 2 cores), with more examples of each property
+test-all: $(VENV)/.installed-dev ## run all tests (an hour and a half on 2 cores), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 test-connectors: $(VENV)/.installed-test ## run the tests that need Kafka, Delta, Iceberg or Feast (twelve minutes; needs Maven and Java 17)

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--turn",
         type=int,
         metavar="DAY",
-        help=f"of the slow cases of each test, run one in {TURNS}: other ones the next day",
+        help=f"of the slow cases of each file, run one in {TURNS}: other ones the next day",
     )
     group = parser.getgroup("faults", "tests/faults")
     group.addoption("--worker-kills", type=int, default=2, help="times that workers are killed")
@@ -68,14 +68,14 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[p
 
 
 def _of_other_days(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
-    """The slow cases that this turn leaves out; of a test with a single one, none."""
-    tests: dict[str, list[pytest.Item]] = {}
+    """The slow cases that this turn leaves out; of a file with a single one, none."""
+    files: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("slow") and _file(item.nodeid) not in EACH_DAY:
-            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            files.setdefault(_file(item.nodeid), []).append(item)
     return [
         case
-        for cases in tests.values()
+        for cases in files.values()
         for number, case in enumerate(cases)
         if (number - turn) % min(TURNS, len(cases))
     ]

@@ -9,7 +9,7 @@ import pytest
 from examples.kafka.jars import MissingError
 from tests.lake import environment
 
-pytestmark = pytest.mark.connectors
+pytestmark = [pytest.mark.connectors, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 FILES = sorted(path.name for path in (ROOT / "tests/lake").glob("test_*.py"))
 
