@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.errors import SessionSetupError
 from operators.spark.base.inside import OTHER_PYTHON
+from operators.spark.base.session import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +18,8 @@ LIBRARY = "spark-stateful-windows"
 _PARTS = {PYTHON: 2, LIBRARY: None, "msgpack": 1, "numpy": 2, "pyarrow": 1, "rocksdict": 2, "zstandard": 1}
 """How many parts of a version have to be the driver's; None for all of them."""
 _TASKS_A_CORE = 2
+_CORES_OF_A_SERVER = 8
+"""Assumed for Spark Connect, which does not tell."""
 _WAIT_S = 0.2
 """Each task waits, so that no core takes the tasks of all others."""
 _NO_DAEMON = "Error from python worker"
@@ -37,24 +40,25 @@ def check_executors(spark: "SparkSession", tasks: int | None = None) -> dict[str
 
     Args:
         spark: the session.
-        tasks: how many tasks ask. By default, two for each core that Spark knows of: give more where executors come later.
+        tasks: how many tasks ask. By default, two for each core that Spark knows of, or 16 with Spark Connect: give more where
+            executors come later.
 
     Returns:
         For each host that answered, the versions by package. A host that is missing has run no task.
 
     Raises:
-        SessionSetupError: a package is missing on a host, or has another version; names host, package and what to install.
+        SessionSetupError: a package is missing on a host, or has another version; names host, package and what to install. Or
+            no Python worker could start.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql.functions import udf
 
     ours = json.loads(_asking([*_PARTS], 0)(None))[1]
-    known = getattr(spark, "sparkContext", None)
-    count = tasks or _TASKS_A_CORE * (8 if known is None else known.defaultParallelism)
+    context = context_of(spark)
+    count = tasks or _TASKS_A_CORE * (_CORES_OF_A_SERVER if context is None else context.defaultParallelism)
     asked = udf(_asking([*_PARTS], _WAIT_S), "string", useArrow=False)
     try:
         rows = spark.range(count, numPartitions=count).select(asked("id")).distinct().collect()
-    except PySparkException as error:
+    except Exception as error:  # PySpark's, or Java's where no worker could start
         raise SessionSetupError(_unanswered(str(error))) from error
     hosts: dict[str, Found] = {}
     problems = []
@@ -118,7 +122,8 @@ def _unanswered(error: str) -> str:
             f"executors cannot start Python workers: install {LIBRARY} {version(LIBRARY)} and what it needs there, or leave "
             f"spark.python.daemon.module out of the session's conf, and ask again. Spark says: {_line(error, 'No module')}"
         )
-    return f"executors could not be asked for their packages: {error}"
+    reason = error.partition("\n\tat ")[0]
+    return f"executors could not be asked for their packages: {reason}"
 
 
 def _line(text: str, mark: str) -> str:

@@ -109,7 +109,7 @@ def spark_session(
         builder = builder.config(key, value)
     with on_loopback() if local else nullcontext():
         spark = builder.getOrCreate()
-    context = _context(spark)
+    context = context_of(spark)
     if context is not None and _wrong_python(spark):
         set_python_of_workers(context, os.environ["PYSPARK_PYTHON"])  # Someone else made it.
     return spark
@@ -213,7 +213,7 @@ def check_snapshot_folder(spark: "SparkSession", config: StateConfig) -> None:
     """Warn if the folder for snapshots cannot be written from the driver: workers would only log it."""
     uri = config.snapshots.folder
     # With Spark Connect this is not the driver; and the backend of Spark's own store writes no snapshots.
-    if uri is None or _context(spark) is None or config.backend == RESIDENT:
+    if uri is None or context_of(spark) is None or config.backend == RESIDENT:
         return
     folder = Folder(uri)
     why = folder.why_not_writable(_SECONDS_FOR_STORAGE)
@@ -247,16 +247,16 @@ def _wrong_provider(spark: "SparkSession") -> list[str]:
 
 def _known_cores(spark: "SparkSession") -> int:
     """The cores of this machine, or 0 where Spark runs elsewhere."""
-    return 0 if _context(spark) is None else os.cpu_count() or 1
+    return 0 if context_of(spark) is None else os.cpu_count() or 1
 
 
-def _context(spark: "SparkSession") -> "SparkContext | None":
-    """The session's context; None for a Spark Connect session, which raises an AttributeError."""
+def context_of(spark: "SparkSession") -> "SparkContext | None":
+    """Return the session's context; None for a Spark Connect session, which raises an AttributeError."""
     return getattr(spark, "sparkContext", None)
 
 
 def _is_stopped(spark: "SparkSession") -> bool:
-    context = _context(spark)
+    context = context_of(spark)
     if context is None:
         return bool(getattr(spark, "is_stopped", False))
     try:
@@ -267,7 +267,7 @@ def _is_stopped(spark: "SparkSession") -> bool:
 
 
 def _wrong_python(spark: "SparkSession") -> list[str]:
-    context = _context(spark)
+    context = context_of(spark)
     if context is None or not (context.master or "").startswith("local"):
         return []
     python = python_of_workers(context)

@@ -11,6 +11,7 @@ import pytest
 from tests.faults.processes import ROOT
 from tests.patience import ENVIRONMENT
 
+DAEMON = "operators.spark.daemon"
 PROGRAM = """
 import sys, json
 from pyspark.sql import SparkSession
@@ -84,3 +85,16 @@ def test_an_executor_without_the_library(tmp_path: Path) -> None:
     assert said.startswith("ERROR SessionSetupError executors cannot run")
     for name in ("spark-stateful-windows", "numpy", "pyarrow", "msgpack"):
         assert f"lacks {name}: install {name} " in said
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_daemon_that_cannot_start_there(tmp_path: Path) -> None:
+    """The conf of `spark_session` names this library's, which needs the library: what is missing is said, without a trace."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    python, daemon = str(tmp_path / "bare" / "bin" / "python"), {"spark__python__daemon__module": DAEMON}
+    said = asked(tmp_path, python, spark__executorEnv__PYTHONPATH="", **daemon)
+    assert said.startswith("ERROR SessionSetupError executors cannot start Python workers: install")
+    assert "spark.python.daemon.module" in said
+    assert "No module named 'pandas'" in said
+    assert "\tat " not in said
