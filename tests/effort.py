@@ -44,13 +44,6 @@ def few(cases: Iterable[Any], every: int, names: int = 1) -> list[Any]:
     ]
 
 
-def soak_but(kept: Collection[str], cases: Iterable[str]) -> list[Any]:
-    """All cases, as `soak` makes them but for those that are kept."""
-    cases = list(cases)
-    assert {*kept} <= {*cases}
-    return [case if case in kept else soak(case) for case in cases]
-
-
 def slow_but(kept: Collection[str], cases: Iterable[str], soaked: Collection[str] = ()) -> list[Any]:
     """All cases, as `slow` makes them but for those that are kept, and those of the soak."""
     cases = list(cases)

@@ -88,13 +88,6 @@ class Process:
         self._process.wait()
         self._log.close()
 
-    def stop(self) -> None:
-        """Let it end by itself, so that what it holds is written."""
-        self._process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(30)
-        self.kill()
-
 
 def _streams_command(run: Run) -> list[str]:
     home = os.environ.get("JAVA_HOME")

@@ -128,11 +128,7 @@ def kll_merge_agg_double(
 def kll_merge_agg_float(
     column: "str | Column", k: int = 200, *, where: "str | Column | None" = None
 ) -> Aggregate:
-    """The union of a column of sketches of floats, as a sketch: binary, never null.
-
-    The sketches are those of `kll_sketch_agg_float`, here or in Spark. The error is that of `k`, or of the smallest k of
-    the sketches. A value that is not a KLL sketch of Apache DataSketches ends the query with an error; one with values of
-    another type need not. Nulls do not count.
+    """As `kll_merge_agg_double`, of sketches of floats: those of `kll_sketch_agg_float`, here or in Spark.
 
     Args:
         column: a column of binary.
@@ -148,11 +144,7 @@ def kll_merge_agg_float(
 def kll_merge_agg_bigint(
     column: "str | Column", k: int = 200, *, where: "str | Column | None" = None
 ) -> Aggregate:
-    """The union of a column of sketches of whole numbers, as a sketch: binary, never null.
-
-    The sketches are those of `kll_sketch_agg_bigint`, here or in Spark. The error is that of `k`, or of the smallest k of
-    the sketches. A value that is not a KLL sketch of Apache DataSketches ends the query with an error; one with values of
-    another type need not. Nulls do not count.
+    """As `kll_merge_agg_double`, of sketches of whole numbers: those of `kll_sketch_agg_bigint`, here or in Spark.
 
     Args:
         column: a column of binary.

@@ -15,10 +15,12 @@ from state_backends.errors import StateError
 
 _OPERATORS = re.compile(r"state/\d+/_metadata/(?:metadata|v\d+/\d+)")
 _VERSION = re.compile(r"v\d+")
-_QUERY = (
-    "It has the id of the query. Restore it from a copy of the checkpoint. Or delete it, save the state with "
-    "write_savepoint(checkpoint, folder), and start with a new checkpoint and options={'state.savepoint': folder}"
+WITHOUT_ID = (
+    "Restore it from a copy of the checkpoint. Or delete it, save the state with write_savepoint(checkpoint, folder), and "
+    "start with a new checkpoint and options={'state.savepoint': folder}"
 )
+"""How a query goes on without its file `metadata`."""
+_QUERY = f"It has the id of the query. {WITHOUT_ID}"
 _COMMIT = (
     "It says that batch {0} is done. Restore it from a copy of the checkpoint. Or delete it: Spark then runs batch {0} again, "
     "on the same records"

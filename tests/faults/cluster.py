@@ -2,14 +2,15 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
 from operators.spark.base.java import ensure_java
 from tests.faults.hosts import DISK, Host
-from tests.faults.processes import ROOT, kill_all, running, start
+from tests.faults.processes import ROOT, Driver, kill_all, running, start
 from tests.patience import files, wait_until
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -89,6 +90,15 @@ class Cluster:
     def executors(self, host: str) -> list[int]:
         """Return the processes of a worker's executors."""
         return running(self._workers[host], "CoarseGrainedExecutorBackend")
+
+    @contextmanager
+    def driver(self, folder: Path, conf: Mapping[str, str] | None = None) -> Iterator[Driver]:
+        """Run a driver on the workers, perhaps with more conf, until the block ends."""
+        started = Driver(folder, self._mark, master=self.url, conf={**self.conf(), **(conf or {})})
+        try:
+            yield started
+        finally:
+            started.stop()
 
     def logs(self) -> dict[Path, str]:
         """Return what each executor has said that was ever started."""

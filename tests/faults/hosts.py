@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from tests.faults.disk import SmallDisk
-from tests.faults.processes import ROOT, alive, descendants, kill, pids, start
+from tests.faults.processes import ROOT, alive, descendants, kill, pids, running, start
 from tests.patience import files, wait_until
 
 NAME = "worker"
@@ -88,7 +88,7 @@ class Host:
 
     def processes(self) -> list[int]:
         """Return the processes on the host, by their numbers outside, but for the host's own."""
-        room, own = _room(self._init), {self._init, *_shells(self._init)}
+        room, own = _room(self._init), {self._init, *running(self._init, "sleep")}
         return [pid for pid in pids() if pid not in own and _room(pid) == room and alive(pid)]
 
     def crash(self) -> None:
@@ -160,15 +160,3 @@ def _room(pid: int) -> str:
         return str(Path(f"/proc/{pid}/ns/pid").readlink())
     except OSError:
         return ""
-
-
-def _shells(init: int) -> list[int]:
-    """What the host's own process has started to pass the time."""
-    return [pid for pid in descendants(init) if _command(pid) == b"sleep"]
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
-    except OSError:
-        return b""

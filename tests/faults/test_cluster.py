@@ -23,12 +23,10 @@ _SPECULATION = {
 
 
 @pytest.fixture(scope="module")
-def remote(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, mark: str) -> Iterator[Driver]:
+def remote(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """A driver whose tasks run on the cluster."""
-    conf = {**cluster.conf(), **_SPECULATION}
-    started = Driver(tmp_path_factory.mktemp("remote"), mark, master=cluster.url, conf=conf)
-    yield started
-    started.stop()
+    with cluster.driver(tmp_path_factory.mktemp("remote"), _SPECULATION) as started:
+        yield started
 
 
 @pytest.mark.soak

@@ -1,8 +1,6 @@
 """Executors that leave in other ways, and shuffles that are lost while they live: no query ends, and no row is lost."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,16 +48,6 @@ _BORNE = 4
 """Losses in a row that end a query, by Spark's own conf."""
 
 
-@contextmanager
-def started(folder: Path, cluster: Cluster, mark: str, conf: dict[str, str]) -> Iterator[Driver]:
-    """A driver with conf of its own."""
-    driver = Driver(folder / "driver", mark, master=cluster.url, conf=cluster.conf() | conf)
-    try:
-        yield driver
-    finally:
-        driver.stop()
-
-
 def _logs(cluster: Cluster, driver: Driver) -> dict[Path, str]:
     """What the executors and the driver have said."""
     return cluster.logs() | {driver.log: driver.log.read_text(errors="replace")}
@@ -67,10 +55,10 @@ def _logs(cluster: Cluster, driver: Driver) -> dict[Path, str]:
 
 @pytest.mark.parametrize(("trouble", "what", "conf", "said"), SCENES)
 def test_no_query_ends(
-    tmp_path: Path, cluster: Cluster, mark: str, trouble: str, what: str, conf: dict[str, str], said: str
+    tmp_path: Path, cluster: Cluster, trouble: str, what: str, conf: dict[str, str], said: str
 ) -> None:
     """In most batches, after some tasks have written."""
-    with started(tmp_path, cluster, mark, conf) as driver:
+    with cluster.driver(tmp_path / "driver", conf) as driver:
         for kind, backend in KINDS:
             folder = tmp_path / kind
             feed = Feed(folder, files=2 * FILES, rows=600, seed=7)
@@ -95,13 +83,13 @@ def test_no_query_ends(
 
 @pytest.mark.parametrize(("kind", "backend"), [("sliding", "rocksdb"), (OWN, "memory")])
 def test_more_losses_than_spark_bears_end_a_query_and_are_told(
-    tmp_path: Path, cluster: Cluster, mark: str, kind: str, backend: str
+    tmp_path: Path, cluster: Cluster, kind: str, backend: str
 ) -> None:
     """A task that takes each executor with it: the error says which, and that the query may be started again; it goes on."""
     Feed(tmp_path, files=FILES, rows=600, seed=9).give(FILES)
     folder, source = str(tmp_path / "query"), str(tmp_path / "in")
     plan = Plan(folder, source, backend, kind, trouble="KilledInARow", files=FILES)
-    with started(tmp_path, cluster, mark, {}) as driver:
+    with cluster.driver(tmp_path / "driver") as driver:
         (error,) = driver.run([plan])
         assert error is not None
         told = error.partition(TOLD)[2]
@@ -122,7 +110,7 @@ def test_more_losses_than_spark_bears_end_a_query_and_are_told(
         assert_exact(driver.judge([plan]))
 
 
-def test_executors_come_and_go_with_the_load(tmp_path: Path, cluster: Cluster, mark: str) -> None:
+def test_executors_come_and_go_with_the_load(tmp_path: Path, cluster: Cluster) -> None:
     """Dynamic allocation takes all executors when nothing comes, with what they hold, and gives others when records come."""
     feed = Feed(tmp_path, files=2 * _ROUNDS, rows=600, seed=8)
     kinds = ("chain", "rolling", "session")
@@ -135,7 +123,7 @@ def test_executors_come_and_go_with_the_load(tmp_path: Path, cluster: Cluster, m
     def running() -> int:
         return sum(len(cluster.executors(host)) for host in HOSTS)
 
-    with started(tmp_path, cluster, mark, _DYNAMIC) as driver:
+    with cluster.driver(tmp_path / "driver", _DYNAMIC) as driver:
         driver.ask("run", plans)
         for _ in range(_ROUNDS):
             feed.give(2)

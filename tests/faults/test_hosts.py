@@ -50,12 +50,10 @@ def hosts(rooms: dict[str, Host], tmp_path_factory: pytest.TempPathFactory, mark
 
 
 @pytest.fixture(scope="module")
-def remote(hosts: Cluster, tmp_path_factory: pytest.TempPathFactory, mark: str) -> Iterator[Driver]:
+def remote(hosts: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """A driver whose tasks run on the hosts."""
-    conf = {**hosts.conf(), **_CONF}
-    started = Driver(tmp_path_factory.mktemp("remote"), mark, master=hosts.url, conf=conf)
-    yield started
-    started.stop()
+    with hosts.driver(tmp_path_factory.mktemp("remote"), _CONF) as started:
+        yield started
 
 
 @dataclass

@@ -16,11 +16,10 @@ FILES = 4
 
 
 @pytest.fixture(scope="module")
-def remote(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, mark: str) -> Iterator[Driver]:
+def remote(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """A driver with two executors; the cluster starts others in the place of lost ones."""
-    started = Driver(tmp_path_factory.mktemp("remote"), mark, master=cluster.url, conf=cluster.conf())
-    yield started
-    started.stop()
+    with cluster.driver(tmp_path_factory.mktemp("remote")) as started:
+        yield started
 
 
 def test_a_lost_executor_costs_its_tasks_and_not_the_query(tmp_path: Path, remote: Driver) -> None:

@@ -20,7 +20,7 @@ from operators.spark.base.inside import (
 from operators.spark.base.kafka_failures import kafka_failed
 from state_backends.checkpoints.metadata import lost_state
 from state_backends.checkpoints.query import last_batch
-from state_backends.checkpoints.spark_files import damaged_file
+from state_backends.checkpoints.spark_files import WITHOUT_ID, damaged_file
 
 _MARK = f"{WorkerError.__name__}: "
 _ON_DRIVER = re.compile(
@@ -68,8 +68,7 @@ _METADATA = "com.fasterxml.jackson.", ".StreamMetadata"
 """What Spark's error has if it cannot read the file, in its first lines and in its trace."""
 _NO_METADATA = (
     "Spark cannot read the file 'metadata' of the checkpoint, which has the id of the query: it is empty, cut off or altered. "
-    "Restore it from a copy of the checkpoint. Or delete it, save the state with write_savepoint(checkpoint, folder), and "
-    "start with a new checkpoint and options={'state.savepoint': folder}"
+    f"{WITHOUT_ID}"
 )
 _DEAD_MESSAGE = (
     "a Python worker of Spark died without an error message: it was killed, perhaps because memory ran out, or crashed in "

@@ -59,10 +59,10 @@ class BatchListener(StreamingQueryListener):
 def operator_batches(progress: StreamingQueryProgress) -> Iterator[OperatorBatch]:
     """Yield what each operator of this library did in a batch."""
     observed = {name: _counts(row) for name, row in progress.observedMetrics.items()}
-    for name, out in observed.items():
-        if not name.endswith(_OUT) or "live_keys" not in out:
-            continue
-        operator = name.removesuffix(_OUT)
+    ours = [(name.removesuffix(_OUT), out) for name, out in observed.items() if name.endswith(_OUT)]
+    ours = [(operator, out) for operator, out in ours if "live_keys" in out]
+    lag = lag_of(progress.sources) if ours else {}
+    for operator, out in ours:
         yield OperatorBatch(
             QueryRun(progress.name, str(progress.id), str(progress.runId)),
             operator,
@@ -72,7 +72,7 @@ def operator_batches(progress: StreamingQueryProgress) -> Iterator[OperatorBatch
             observed.get(f"{operator}{_IN}", {}),
             out,
             _watermark(progress),
-            lag_of(progress.sources),
+            lag,
         )
 
 

@@ -24,7 +24,7 @@ from operators import (
     TumblingWindows,
 )
 from operators import aggregates as agg
-from tests.effort import slow_but, soak, soak_but
+from tests.effort import slow_but, soak
 from tests.operators.spark.frames import stream, use_up, write_numbered, write_source
 
 pytestmark = pytest.mark.spark
@@ -162,7 +162,7 @@ def labelled(spark: SparkSession, folder: Path) -> tuple[DataFrame, list[list[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of_two", soak_but(["cogrouped"], ["cogrouped", "labelled"]))
+@pytest.mark.parametrize("of_two", ["cogrouped", soak("labelled")])
 def test_of_two_inputs_the_slower_one_counts(spark: SparkSession, tmp_path: Path, of_two: str) -> None:
     """Each bucket knows how far each input has come."""
     frame, expected = {"cogrouped": cogrouped, "labelled": labelled}[of_two](spark, tmp_path)
@@ -192,7 +192,7 @@ def test_united_streams_wait_for_the_slower_watermark(spark: SparkSession, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", soak_but(["tumbling"], ["tumbling", "hopping"]))
+@pytest.mark.parametrize("kind", ["tumbling", soak("hopping")])
 def test_a_chain_emits_in_the_same_batch_from_end_to_end(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
