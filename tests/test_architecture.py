@@ -387,7 +387,7 @@ HEAVY |= {"pandas", "matplotlib", "redis"}
         ("import serializers", {"operators", "state_backends", *HEAVY}, 20),
         ("import state_backends", {"operators", *HEAVY}, 5),
         ("import operators", HEAVY, 2),
-        ("from operators import SlidingWindows, aggregates", HEAVY, 146),
+        ("from operators import SlidingWindows, aggregates", HEAVY, 147),
         ("from operators.sinks import DeltaSink, KafkaSink, PostgresSink, SQLiteSink, upsert_to", HEAVY, 42),
     ],
 )

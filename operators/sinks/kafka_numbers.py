@@ -115,7 +115,7 @@ def read_note(topic: str, key: bytes, value: bytes) -> Note | TopicNote:
     """
     try:
         with refusing(f"a message of topic {topic!r}"):
-            noted = instance(dict, json.loads(value))
+            noted = instance(dict, json.loads(value.decode()))
             found = noted.pop("format", None)
             if found == _FORMAT and key == _TOPIC_KEY:
                 names = (tuple(list_of(str, noted[name])) for name in ("keys", "columns"))

@@ -18,6 +18,7 @@ from operators.runtime.page_places import HEADS, NO_KEY
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import PageFinder, Wanted
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
+from serializers.schemas import read_schema
 from serializers.shapes import count, instance, int64, refusing
 
 HEAD_VERSION = 2
@@ -161,12 +162,7 @@ class Head:
 @lru_cache(maxsize=64)
 def _columns(schema: bytes) -> pa.Schema:
     """The columns that a head names; each answer reads a head."""
-    try:
-        columns = pa.ipc.read_schema(pa.py_buffer(schema))
-        _ = columns.names, str(columns)  # Names are decoded when they are asked for.
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise CorruptDataError(f"the columns in the head of a table of pages: {error}") from error
-    return columns
+    return read_schema(schema, "the columns in the head of a table of pages")
 
 
 def wanted_head(definition: int) -> Wanted:

@@ -78,7 +78,7 @@ def _numbers(folder: Folder, name: str) -> list[int]:
 
 def _has_id(data: bytes) -> bool:
     try:
-        return isinstance(json.loads(data)["id"], str)
+        return isinstance(json.loads(data.decode())["id"], str)
     except (ValueError, TypeError, LookupError, RecursionError):
         return False
 

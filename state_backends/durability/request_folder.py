@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from serializers import CorruptDataError
+from serializers.schemas import read_schema
 from serializers.shapes import count, instance, list_of, refusing
 from state_backends.durability.folders import Folder
 from state_backends.durability.signed import decode_signed, encode_signed
@@ -161,10 +162,7 @@ class RequestReader:
         plain = decode_signed(blob, REQUEST_VERSION, what)
         with refusing(what):
             stored = base64.b64decode(instance(str, plain["keys"]), validate=True)
-            try:
-                keys = pa.ipc.read_schema(pa.py_buffer(stored))
-            except (OSError, pa.ArrowException) as error:
-                raise CorruptDataError(f"{what}: its key columns cannot be read: {error}") from error
+            keys = read_schema(stored, f"{what}: the schema of its key columns")
             state = instance(str, plain.get("state", ""))
             return cls(instance(str, plain["operator"]), keys, count(plain["buckets"]), state)
 

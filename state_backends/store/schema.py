@@ -14,6 +14,7 @@ import pyarrow as pa
 from serializers import CorruptDataError, decode_keys
 from serializers.arrays import take_values
 from serializers.pages import Column, PageLayout
+from serializers.schemas import read_schema
 from serializers.shapes import short
 
 TIME, NUMBER, FLOAT, VALUE = "time", "number", "float", "value"
@@ -106,16 +107,18 @@ class StoredSchema:
                 for name, parts in plain["states"]
             )
             return cls(
-                pa.ipc.read_schema(pa.py_buffer(plain["keys"])),
+                read_schema(plain["keys"], "the schema of the key columns"),
                 plain["tick_us"],
                 plain["segment"],
                 plain["grace"],
                 tuple((name, kind) for name, kind in plain["head"]),
                 states,
                 _checked_results(plain.get("results", []), len(states)),
-                None if plain.get("rows") is None else pa.ipc.read_schema(pa.py_buffer(plain["rows"])),
+                None
+                if plain.get("rows") is None
+                else read_schema(plain["rows"], "the schema of the stored rows"),
             )
-        except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(f"the description of the stored columns is invalid: {error}") from error
 
     @property
