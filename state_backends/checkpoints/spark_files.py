@@ -5,7 +5,9 @@ Spark's error for such a file is one of its parser, and often does not name the 
 
 import json
 import re
+import struct
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from state_backends.durability.folders import Folder
 from state_backends.errors import StateError
 
 _OPERATORS = re.compile(r"state/\d+/_metadata/(?:metadata|v\d+/\d+)")
+_SCHEMAS = re.compile(r"state/\d+/_stateSchema/\w+/[^/.][^/]*")
 _VERSION = re.compile(r"v\d+")
 WITHOUT_ID = (
     "Restore it from a copy of the checkpoint. Or delete it, save the state with write_savepoint(checkpoint, folder), and "
@@ -30,6 +33,11 @@ _OFFSETS = (
 )
 _LISTED = (
     "It lists the operators with state. Restore it from a copy of the checkpoint. Without it, neither Spark nor "
+    "write_savepoint can read the state: start with a new checkpoint"
+)
+
+_DESCRIBED = (
+    "It describes the columns of Spark's state store. Restore it from a copy of the checkpoint. Without it, neither Spark nor "
     "write_savepoint can read the state: start with a new checkpoint"
 )
 
@@ -68,6 +76,9 @@ def _read(folder: Folder) -> Iterator[tuple[str, Callable[[bytes], bool], str]]:
             return
         for name in filter(_OPERATORS.fullmatch, names):
             yield name, _has_version, _LISTED
+        schemas = [file.name for file in folder.list(f"state/{operator}/_stateSchema")]
+        for name in filter(_SCHEMAS.fullmatch, schemas):
+            yield name, _has_columns, _DESCRIBED
 
 
 def _numbers(folder: Folder, name: str) -> list[int]:
@@ -95,3 +106,36 @@ def _has_version(data: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return _VERSION.fullmatch(first) is not None
+
+
+def _has_columns(data: bytes) -> bool:
+    """Whether the column families of a state store are whole, in the third version of Spark's format; others are not looked at.
+
+    Java's `DataOutputStream` wrote it: the version, how many families there are, and of each its name, number and schema of
+    keys, number and schema of values, how keys are encoded, and the schema of the user's key. All but names and numbers are
+    JSON in pieces.
+    """
+    stream = BytesIO(data)
+    try:
+        if _text(stream) != "v3":
+            return data[:3] in (b"\x00\x02v", b"\x00\x03v")
+        for _ in range(*_numbers_of(stream, ">I")):
+            _text(stream)
+            for number in (">H", ">H", "", ""):
+                _numbers_of(stream, number)
+                json.loads("".join(_text(stream) for _ in range(*_numbers_of(stream, ">I"))))
+    except (ValueError, RecursionError, struct.error):
+        return False
+    return not stream.read(1)
+
+
+def _text(stream: BytesIO) -> str:
+    (length,) = _numbers_of(stream, ">H")
+    data = stream.read(length)
+    if len(data) < length:
+        raise ValueError("cut off")
+    return data.decode()
+
+
+def _numbers_of(stream: BytesIO, form: str) -> tuple[int, ...]:
+    return struct.unpack(form, stream.read(struct.calcsize(form)))

@@ -99,19 +99,25 @@ def test_the_description_of_a_query_names_the_file(checkpoint: Path) -> None:
 @pytest.mark.parametrize("archives", [CHECKPOINTS, OF_SPARK_4_0], ids=["4.3", "4.0"])
 def test_files_of_several_versions_of_spark_are_sound(archives: Path, tmp_path: Path) -> None:
     """No file of a query that ended well is taken for a damaged one, and those of operators are found."""
-    operators = 0
+    operators = described = 0
     for archive in sorted(archives.glob("*.tar.gz")):
         folder = unpack(archive, tmp_path / archive.name)
         for commits in folder.rglob("commits"):
             checkpoint = commits.parent
             assert damaged_file(str(checkpoint)) is None
-            for file in [
+            kept = [
                 *checkpoint.glob("state/*/_metadata/metadata"),
                 *checkpoint.glob("state/*/_metadata/v*/*"),
-            ]:
-                file.write_bytes(b"v1\n{")
-                told = damaged_file(str(checkpoint))
-                assert told is not None
-                assert "_metadata" in told
-                operators += 1
+            ]
+            for file in [*kept, *checkpoint.glob("state/*/_stateSchema/*/*")]:
+                whole = file.read_bytes()
+                for damaged in (b"", whole[: len(whole) // 2], whole[:-1], whole.replace(b"}", b"]")):
+                    file.write_bytes(damaged)
+                    told = damaged_file(str(checkpoint))
+                    assert told is not None
+                    assert f"{file.parent.relative_to(checkpoint)}/{file.name} in" in told
+                file.write_bytes(whole)
+                described += "_stateSchema" in str(file)
+            operators += len(kept)
     assert operators > 2
+    assert described > 2
