@@ -72,6 +72,7 @@ TOTALS = tuple(
     for name, unit, help_, value in (
         ("batches", "", "Batches in which the operator worked.", lambda _: 1),
         ("batch", "seconds", "Duration of these batches.", lambda batch: batch.seconds),
+        ("bucket_batches", "", "Buckets that worked, added up over the batches.", _out("buckets")),
         ("records", "", "Records with a valid event time.", _in("rows")),
         ("bad_records", "", "Records without a valid event time or gap; they are in no window.", _in("bad")),
         ("late_records", "", "Records all of whose windows were closed.", _out("late")),

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from operators.monitoring import ALERTS, DASHBOARD
+from operators.monitoring import ALERTS, DASHBOARD, PrometheusOutput
 from operators.monitoring.exported import EXPORTED, GAUGES, LABELS
-from tests.operators.monitoring.batches import START, batch
+from tests.operators.monitoring.batches import RUN, START, batch
+from tests.operators.monitoring.rules import fires, scrape
 
 ROOT = Path(__file__).parents[3]
 NAMES = re.compile(r"\bwindows_\w+")
@@ -47,7 +48,7 @@ def test_the_dashboard_asks_for_every_metric_that_changes_and_for_no_other(dashb
     assert found <= EXPORTED
     derived = {"watermark_lag_seconds", "last_batch_timestamp_seconds", "late_ratio", "buckets"}
     less = {"shuffled_rows_total", "opened_panes_total", "final_rows_total", "updated_rows_total"}
-    less |= {"complete_since_timestamp_seconds"}
+    less |= {"complete_since_timestamp_seconds", "bucket_batches_total"}
     assert {f"windows_{name}" for name in derived | less} == EXPORTED - found
     assert set(LABELS) == {name for target in targets for name in labels(target["expr"])}
 
@@ -96,6 +97,30 @@ def test_a_watermark_that_is_far_from_the_clock_alerts(
     asked = [rule for rule in rules if "windows_watermark_timestamp_seconds" in rule["expr"]]
     names = {**values, "time": START.timestamp}
     assert alerts == [rule["alert"] for rule in asked if eval(rule["expr"], names)]  # noqa: S307
+
+
+SLOW: dict[str, dict[str, int]] = {
+    "WindowsSlowCommits": {"commit_ms": 11_000, "max_bucket_ms": 5_600},
+    "WindowsSlowRestores": {"restore_ms": 11_000, "max_bucket_ms": 5_600},
+    "WindowsSkewedBuckets": {"step_ms": 2_100, "max_bucket_ms": 2_080},
+    "": {"commit_ms": 9_000, "restore_ms": 9_000, "max_bucket_ms": 9_000},
+}
+"""What buckets did in a batch of 2.5 s, by the alert that it is worth."""
+
+
+@pytest.mark.parametrize("alert", SLOW)
+@pytest.mark.parametrize("empty", [0, 1, 3])
+def test_batches_without_records_change_no_mean_of_buckets(alert: str, empty: int) -> None:
+    """Spark adds one behind each batch that moves the watermark; no bucket works in it, and its gauges are 0."""
+    output, scraped = PrometheusOutput(), []
+    buckets = 3 if alert == "WindowsSkewedBuckets" else 2
+    for number in range(3):
+        output.report(batch(number, buckets=buckets, **SLOW[alert]))
+        scraped.append(scrape(output, RUN.label))
+        for _ in range(empty):
+            output.report(batch(number))
+            scraped.append(scrape(output, RUN.label))
+    assert [alert] * bool(alert) == [name for name in SLOW if name and fires(name, *scraped)]
 
 
 def test_the_page_has_every_metric() -> None:

@@ -19,6 +19,7 @@ from tests.operators.spark.frames import rows, run_query, stream, use_up, write_
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]
 HERE = "tests/operators/spark/test_runbook.py"
+SLOW = "tests/operators/spark/test_slow_queries.py"
 WHERE_HELD = "tests/operators/spark/test_where_held.py"
 TRIED = {
     "WindowsQueryFailed": f"{HERE}::test_a_query_that_a_record_ends",
@@ -28,6 +29,10 @@ TRIED = {
     "WindowsFailedRecords": f"{HERE}::test_a_query_that_a_record_ends",
     "WindowsSnapshotsFail": f"{HERE}::test_a_snapshot_folder_that_fails_and_is_there_again",
     "WindowsStateGrows": f"{HERE}::test_local_copies_are_deleted_and_the_largest_keys_are_shown",
+    "WindowsNoBatches": f"{SLOW}::test_no_batches",
+    "WindowsSlowCommits": f"{SLOW}::test_commits_on_a_slow_disk",
+    "WindowsSlowRestores": f"{SLOW}::test_restores_from_slow_storage",
+    "batches get slower": f"{SLOW}::test_commits_on_a_slow_disk",
     "WindowsSkewedBuckets": "tests/operators/runtime/test_skew.py::test_a_column_that_splits_the_largest_key",
     "a disk is full": "tests/faults/test_full_disk.py::test_a_disk_that_spark_finds_full_is_named",
     '"functions of the operator fail in the process that has copies of buckets"': (
@@ -48,11 +53,7 @@ TRIED = {
 """The test of each entry that says to do something to a query, or whose symptom can be made here."""
 ONLY_LOOKED_AT = {
     "WindowsWatermarkLags",
-    "WindowsNoBatches",
-    "WindowsSlowCommits",
-    "WindowsSlowRestores",
     "nothing comes out",
-    "batches get slower",
     "memory is exhausted",
 }
 """Entries that say where to look, or to use another machine or more buckets."""
