@@ -30,7 +30,8 @@ from serializers.shapes import refusing, short
 from state_backends.registry import nearest
 
 DAY_S = 86_400
-_CYCLE_S = 146_097 * DAY_S
+CYCLE_DAYS = 146_097
+_CYCLE_S = CYCLE_DAYS * DAY_S
 _CYCLE_YEARS = 400
 _MOST_BYTES = 1 << 20
 """Of the changes of a clock that is read back. Those of the tz database have up to 18 KiB."""
@@ -67,12 +68,12 @@ class Zone:
     @property
     def spread_s(self) -> int:
         """By how many seconds a span of time may be longer, or shorter, than the local clock says."""
-        return int(np.ptp(self.table[1]))
+        return _extremes(self)[0]
 
     @property
     def longest_gap_s(self) -> int:
         """The most seconds that the clock has gone forward at once."""
-        return int(np.diff(self.table[1]).max(initial=0))
+        return _extremes(self)[1]
 
     @property
     def text(self) -> str:
@@ -150,6 +151,13 @@ class Zone:
         local, away = self._folded(local, int(reached[-1]), per_second)
         at = np.searchsorted(reached[1:], local, "right")
         return np.maximum(instants[at], local - ahead[at]) + away
+
+
+@lru_cache(maxsize=64)
+def _extremes(zone: Zone) -> tuple[int, int]:
+    """The spread and the longest gap of a zone."""
+    ahead = zone.table[1]
+    return int(np.ptp(ahead)), int(np.diff(ahead).max(initial=0))
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ instant is in the last period that has begun, whatever the clocks do. Where a cl
 no length.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,12 +14,18 @@ import numpy as np
 
 from operators.columns.calendar_text import Unit
 from operators.columns.ranges import Ints
-from operators.columns.zones import DAY_S, Zone
+from operators.columns.records import FAR_FUTURE
+from operators.columns.zones import CYCLE_DAYS, DAY_S, Zone
 
 ZONE, CLOCK_CHANGES = "zone", "clock changes"
 """Names of a zone, and of what its clock does, in what a stored state depends on."""
 _CYCLE_MONTHS = 4_800
 _MOST_EDGES = 4_096
+_STRETCH = 256
+"""Of so many periods, and as many after them, the starts are made at once and kept."""
+_MARGIN = 4
+"""By more periods than a calendar's clock, or the length of a month, shifts an instant from where it is on average."""
+_LATEST = FAR_FUTURE + FAR_FUTURE // 2
 _FEW_EDGES = 16
 """Up to so many edges are compared one by one, in less time than a search takes."""
 
@@ -49,6 +56,14 @@ class Calendar:
 
     def start(self, number: Ints) -> Ints:
         """Return the first tick of each period. It never descends."""
+        if not len(number):
+            return number
+        low, high = _bounds(number)
+        first, starts = _starts(self, low // _STRETCH)
+        return starts[number - first] if high < first + len(starts) else self.start_by_clock(number)
+
+    def start_by_clock(self, number: Ints) -> Ints:
+        """Do the same as `start`, from the changes of the clock alone."""
         if self.unit == "day":
             local = number * (self.count * self._day)
         else:
@@ -77,10 +92,22 @@ class Calendar:
         """The period of the first instant, and the starts of later ones; None if they are more than is worth it."""
         if not len(time):
             return 0, np.zeros(0, np.int64)
-        first, last = self._number(np.array([time.min(), time.max()])).tolist()
+        low, high = _bounds(time)
+        first, starts = _starts(self, self._about(low) // _STRETCH)
+        since, until = bisect_right(starts, low), bisect_right(starts, high)
+        if since and until < len(starts):
+            return first + since - 1, starts[since:until]
+        first, last = self._number(np.array([low, high])).tolist()
         if last - first > min(len(time), _MOST_EDGES):
             return first, None
         return first, self.start(np.arange(first + 1, last + 1))
+
+    def _about(self, time: int) -> int:
+        """The period of an instant, or one of the `_MARGIN` periods before and after it."""
+        if self.unit == "day":
+            return (time - self.shift) // (self.count * self._day)
+        months = (time - self.shift) * _CYCLE_MONTHS // (CYCLE_DAYS * self._day)
+        return (months - self.months) // self.count
 
     def _number(self, time: Ints) -> Ints:
         local = self.zone.latest_local(time, self.per_second) - self.shift
@@ -126,6 +153,26 @@ class Calendar:
     def longest(self, periods: int) -> int:
         """Return a number of ticks that no so many periods last longer than."""
         return self.nominal(periods) + self.zone.spread_s * self.per_second
+
+
+def _bounds(values: Ints) -> tuple[int, int]:
+    """The lowest and the highest of some values."""
+    return (int(values[0]),) * 2 if len(values) == 1 else (int(values.min()), int(values.max()))
+
+
+@lru_cache(maxsize=64)
+def _starts(calendar: Calendar, stretch: int) -> tuple[int, Ints]:
+    """The first period of a stretch, less a margin, and the starts from there on; none where ticks near the ends of 64 bits.
+
+    Each batch asks for the same few of them again and again.
+    """
+    first = stretch * _STRETCH - _MARGIN
+    number = np.arange(2 * (_STRETCH + _MARGIN)) + first
+    if (abs(first) + len(number)) * calendar.nominal(1) >= _LATEST:
+        number = number[:0]
+    starts = calendar.start_by_clock(number)
+    starts.flags.writeable = False
+    return first, starts
 
 
 def _days(months: Ints) -> Ints:
