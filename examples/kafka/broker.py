@@ -90,9 +90,19 @@ class Broker:
                 raise RuntimeError(f"the broker did not start:\n{log.read_text()[-3000:]}")
             time.sleep(0.05)
 
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, once it was started."""
+        return self._process and self._process.pid
+
     def kill(self) -> None:
         """End the process at once, as a power cut does."""
         self._end(signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until the process has ended by itself, as it does when its disk is full."""
+        if self._process is not None:
+            self._process.wait(_START_SECONDS)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -145,7 +145,13 @@ class Cluster:
         try:
             admin.create_topics([new], request_timeout=self._ask_seconds)[name].result()
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            code = error.args[0].code()
+            if code in _DENIED:
+                raise SinkError(
+                    f"the user lacks the right to create the topic {name!r} at {self.servers}: create it, with {partitions} "
+                    f"partitions and cleanup.policy=compact, or give the user the rights that docs/kafka.md lists"
+                ) from error
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
         end = time.monotonic() + self.timeout
         while (found := self._found(admin, name)) is None:
@@ -174,21 +180,27 @@ def _way_out(code: int) -> str:
     return next((words for codes, words in _WAYS_OUT if code in codes), "The broker's log may say more")
 
 
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
 _WAYS_OUT = (
     (
         {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE},
         "Raise message.max.bytes in the sink's config and max.message.bytes of the topic, or drop large columns from the rows",
     ),
+    (_DENIED, "The user needs the rights that docs/kafka.md lists"),
     (
         {
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            KafkaError._TIMED_OUT,
+            KafkaError._MSG_TIMED_OUT,
+            KafkaError._TRANSPORT,
+            KafkaError._ALL_BROKERS_DOWN,
         },
-        "The user needs the rights that docs/kafka.md lists",
-    ),
-    (
-        {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN},
-        "Are the brokers running, and are the addresses that they advertise reachable from the driver?",
+        (
+            "Are the brokers running, and are the addresses that they advertise reachable from the driver? A broker whose disk "
+            "is full ends"
+        ),
     ),
 )

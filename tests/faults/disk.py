@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MEGABYTES = 24
@@ -23,6 +25,19 @@ def in_front(at: Path, megabytes: int) -> list[str]:
     return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(at)]
 
 
+@contextmanager
+def kept_disk(at: Path, megabytes: int) -> Iterator["SmallDisk"]:
+    """A disk of that size that is there until the end of the block, whichever processes write to `SmallDisk.root`."""
+    call = [*in_front(at, megabytes), "sh", "-c", "echo mounted; exec sleep infinity"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert b"mounted\n" == holder.stdout.readline()
+        try:
+            yield SmallDisk(holder.pid, at)
+        finally:
+            holder.kill()
+
+
 def fill(filler: Path) -> None:
     """Write to a file until nothing more fits on its disk."""
     with filler.open("ab", buffering=0) as file:
@@ -35,10 +50,15 @@ def fill(filler: Path) -> None:
 
 
 class SmallDisk:
-    """The disk of a process, seen from outside."""
+    """The disk of a process, seen from outside.
+
+    Attributes:
+        root: the disk's own folder, as other processes of this user reach it.
+    """
 
     def __init__(self, pid: int, at: Path) -> None:
-        self._filler = Path(f"/proc/{pid}/root{at}/filler")
+        self.root = Path(f"/proc/{pid}/root{at}")
+        self._filler = self.root / "filler"
 
     def fill(self) -> None:
         """Write until nothing more fits."""

@@ -151,10 +151,12 @@ _LOST = re.compile(
 _KAFKA = re.compile(
     r"(?P<lost>Some data may have been lost because they are not available in Kafka|Some of partitions in Kafka topic\(s\)"
     r"|KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED)"
-    r"|(?P<missing>UnknownTopicOrPartitionException|Topic \S{1,249} not present in metadata)"
+    r"|(?P<missing>UnknownTopicOrPartitionException)"
+    r"|(?P<silent>Topic \S{1,249} not present in metadata)"
     r"|(?P<large>RecordTooLargeException)"
     r"|(?P<denied>(?:Topic|Group|Cluster|TransactionalId)AuthorizationException)"
-    r"|(?P<unreachable>Timed out waiting for a node assignment|No resolvable bootstrap urls)"
+    r"|(?P<unreachable>Timed out waiting for a node assignment|No resolvable bootstrap urls"
+    r"|Expiring \d+ record\(s\) for )"
 )
 """What Spark's connector for Kafka, and Kafka's client, say: each group is the name of a failure."""
 APPENDED = re.compile(
@@ -205,7 +207,10 @@ def other_sources(text: str) -> tuple[int, int] | None:
 
 
 def failure_of_kafka(text: str) -> str | None:
-    """Return what the error of a query says of topics: "lost", "missing", "large", "denied", "unreachable", or None."""
+    """Return what the error of a query says of topics: "lost", "missing", "silent", "large", "denied", "unreachable"; or None.
+
+    Where Kafka gives up on messages, it names the topic's metadata or the messages that expired, and no reason.
+    """
     found = _KAFKA.search(text)
     return found and found.lastgroup
 

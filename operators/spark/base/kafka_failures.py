@@ -12,8 +12,11 @@ _WORDS = {
     "max.message.bytes of the topic, or write fewer columns",
     "denied": "Kafka refused a right: Spark's consumers have groups of random names, unless groupIdPrefix is set, and need "
     "READ and DESCRIBE of these and of the topic; a sink needs WRITE of its topic",
+    "silent": "no broker of Kafka answers, or a topic does not exist: the sink waited for the topic for the time of the option "
+    "kafka.max.block.ms. Create the topic, or see whether the brokers run and can be reached",
     "unreachable": "no broker of Kafka answers: are they running, and can the driver and the executors reach the addresses "
-    "that they advertise?",
+    "that they advertise? A broker whose disk is full ends, and its log says so. The query goes on from its last batch once "
+    "it is started again",
 }
 """By the failures that `failure_of_kafka` knows."""
 

@@ -1,7 +1,7 @@
 """Topics of a broker, for the tests of a sink: each test has names of its own."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,12 @@ PARTITIONS = 3
 
 
 @contextmanager
-def broker_or_skip(folder: Path, proxy: str | None = None) -> Iterator[Broker]:
+def broker_or_skip(
+    folder: Path, proxy: str | None = None, settings: Mapping[str, object] | None = None
+) -> Iterator[Broker]:
     """Run a broker; skip the test where it cannot be had."""
     try:
-        with running_broker(folder, proxy=proxy) as broker:
+        with running_broker(folder, settings, proxy) as broker:
             yield broker
     except MissingError as error:
         pytest.skip(str(error))

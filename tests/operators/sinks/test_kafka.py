@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Message, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from examples.kafka.broker import Broker
 from examples.kafka.messages import committed
@@ -31,7 +31,8 @@ NINE = 1_767_603_600_000_000
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, proxy: Proxy) -> Iterator[Broker]:
     """A broker of this module's."""
-    with broker_or_skip(tmp_path_factory.mktemp("kafka"), proxy.address) as broker:
+    often = {"log.retention.check.interval.ms": 500}
+    with broker_or_skip(tmp_path_factory.mktemp("kafka"), proxy.address, often) as broker:
         proxy.start(broker.behind)
         yield broker
 
@@ -335,6 +336,27 @@ def test_a_compacted_topic_is_the_same_table(topics: Topics) -> None:
     numbers = itertools.count(batch + 1)  # segments that are written to are not compacted
     until(lambda: sink.write(changes(next(numbers), [row("a", n=11)])) and len(messages(topics)) <= 12)
     assert wanted == sorted(topics.rows(), key=wanted.index)
+
+
+def test_a_broker_deletes_old_events(topics: Topics) -> None:
+    """Events of last week are gone, whole, from a topic as it is by default; the page's setting keeps them."""
+    admin, kept = AdminClient({"bootstrap.servers": topics.servers}), topics.topic("kept")
+    create(topics, {})
+    arrival = NewTopic(kept, 1, 1, config={"message.timestamp.type": "LogAppendTime"})
+    admin.create_topics([arrival])[kept].result()
+    with Producer({"bootstrap.servers": topics.servers}) as producer:
+        for name in topics.topic("t"), kept:
+            for _ in range(10):
+                producer.produce(name, "event", timestamp=int((time.time() - 8 * 86_400) * 1_000))
+        assert 0 == producer.flush()
+
+    def first(name: str) -> int:
+        place = TopicPartition(name, 0)
+        return int(admin.list_offsets({place: OffsetSpec.earliest()})[place].result().offset)
+
+    until(lambda: first(topics.topic("t")) == 10)
+    assert [] == messages(topics)
+    assert 10 == len(committed(topics.servers, kept))
 
 
 def test_arguments_are_checked() -> None:
