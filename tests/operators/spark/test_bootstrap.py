@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import DefinitionError, RollingWindows, TumblingWindows, read_windows
+from operators import DefinitionError, RollingWindows, SessionWindows, TumblingWindows, read_windows
 from operators import aggregates as agg
 from state_backends import StateError, write_savepoint
 from tests.effort import slow_but
@@ -69,12 +69,17 @@ def test_history_and_stream_are_one_long_stream(
     assert rows(op.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at")) == found
 
 
+def in_two(source: Path) -> dict[str, list[Path]]:
+    """The files that a query has read when it stops, and those that it has not."""
+    files = sorted(source.glob("*.parquet"))
+    return {"read": files[:3], "unread": files[3:]}
+
+
 @pytest.mark.slow
 def test_added_aggregates_are_filled_from_history(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """As if they had been there from the first record on; other history is refused, and so is a frame without a moment."""
     added = COUNT.aggregate(low=agg.min("v"), mean=agg.avg("v"), all=agg.collect_list("v"))
-    files = sorted(source.glob("*.parquet"))
-    for name, chosen in (("read", files[:3]), ("unread", files[3:])):
+    for name, chosen in in_two(source).items():
         (tmp_path / name).mkdir()
         for file in chosen:
             shutil.copy2(file, tmp_path / name)
@@ -171,6 +176,57 @@ def test_cogrouped_frames(spark: SparkSession, source: Path, tmp_path: Path) -> 
     saved = both.savepoint(frames, "at", tmp_path / "savepoint", CUT)
     assert rows(both.apply(frames, "at").where(F.col("window.end") <= F.lit(CUT))) == rows(final)
     assert saved.close_time == int(CUT.timestamp() * 1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", slow_but([], ["tumbling", "session"]))
+def test_aggregates_of_cogrouped_frames_are_filled_from_history(
+    spark: SparkSession, source: Path, tmp_path: Path, kind: str
+) -> None:
+    """In each frame from the history of that frame; a history in which one frame lacks a record is refused."""
+    windows: Any = {
+        "tumbling": TumblingWindows("3 seconds", grace="8 seconds"),
+        "session": SessionWindows("40 ms", grace="8 seconds"),
+    }[kind].group_by("k")
+    n, m = {"n": agg.count()}, {"m": agg.count()}
+    before = windows.cogroup(left=n, right=m)
+    added = windows.cogroup(
+        left=n | {"high": agg.max("v")}, right=m | {"low": agg.min("v"), "x": agg.avg("x")}
+    )
+    for name, chosen in in_two(source).items():
+        (tmp_path / name).mkdir()
+        for file in chosen:
+            shutil.copy2(file, tmp_path / name)
+
+    def frames(all_: DataFrame) -> dict[str, DataFrame]:
+        return {"left": all_.where("v > 0"), "right": all_}
+
+    def streams(name: str) -> dict[str, DataFrame]:
+        return {
+            "left": stream(spark, tmp_path / name).where("v > 0"),
+            "right": stream(spark, tmp_path / name),
+        }
+
+    run_query(before.apply(streams("read"), "at"), tmp_path / "before", tmp_path / "old")
+    running = write_savepoint(tmp_path / "old", tmp_path / "stopped")
+    past = frames(spark.read.schema(SCHEMA).parquet(str(tmp_path / "read")))
+    lacking = past | {"left": past["left"].where("v % 7 > 0")}
+    with pytest.raises(Exception, match="the history has no records, or other ones, of k"):
+        added.savepoint(lacking, "at", tmp_path / "other", running=running)
+    filled = added.savepoint(past, "at", tmp_path / "filled", running=running, options={"state.buckets": 4})
+    assert running.close_time == filled.close_time
+
+    out = added.apply(streams("unread"), "at", options={"state.savepoint": filled.uri})
+    run_query(out, tmp_path / "after", tmp_path / "new")
+    close = write_savepoint(tmp_path / "new", tmp_path / "end").closed_up_to
+    whole = added.apply(frames(spark.read.schema(SCHEMA).parquet(str(source))), "at")
+    end = F.col("window.end")
+    closed = whole.where(end <= F.lit(close) if kind == "tumbling" else end < F.lit(close))
+    first = spark.read.parquet(str(tmp_path / "before"))
+    keys = {row[:3] for row in rows(first)}
+    expected = [row for row in rows(closed) if row[:3] not in keys]
+    assert len(expected) > 20
+    assert expected == rows(spark.read.parquet(str(tmp_path / "after")))
 
 
 @pytest.mark.parametrize(

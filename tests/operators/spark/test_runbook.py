@@ -19,10 +19,12 @@ from tests.operators.spark.frames import rows, run_query, stream, use_up, write_
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]
 HERE = "tests/operators/spark/test_runbook.py"
+NOTHING = "tests/operators/spark/test_nothing_comes_out.py"
 SLOW = "tests/operators/spark/test_slow_queries.py"
 WHERE_HELD = "tests/operators/spark/test_where_held.py"
 TRIED = {
     "WindowsQueryFailed": f"{HERE}::test_a_query_that_a_record_ends",
+    "WindowsWatermarkLags": f"{NOTHING}::test_queries_that_cannot_keep_up",
     "WindowsWatermarkAhead": "tests/operators/spark/test_repair.py::test_followed_literally_it_leaves_the_rows_of_one_stream",
     "WindowsManyLateRecords": f"{HERE}::test_late_records_are_looked_at_and_get_more_grace",
     "WindowsManyBadRecords": f"{HERE}::test_late_records_are_looked_at_and_get_more_grace",
@@ -47,13 +49,12 @@ TRIED = {
     '"a process that has copies of buckets is not asked"': (
         f"{WHERE_HELD}::test_a_process_that_stands_still_is_replaced"
     ),
+    "nothing comes out": f"{NOTHING}::test_what_each_cause_looks_like",
     "the snapshot folder grows": f"{HERE}::test_a_snapshot_folder_that_fails_and_is_there_again",
     "a result is wrong": f"{HERE}::test_late_records_are_looked_at_and_get_more_grace",
 }
 """The test of each entry that says to do something to a query, or whose symptom can be made here."""
 ONLY_LOOKED_AT = {
-    "WindowsWatermarkLags",
-    "nothing comes out",
     "memory is exhausted",
 }
 """Entries that say where to look, or to use another machine or more buckets."""
