@@ -11,14 +11,16 @@ import pytest
 
 from benchmarks.measure import Measure
 from benchmarks.operators.feeding import fed
-from operators import RollingWindows, TumblingWindows
+from operators import RollingWindows
 from operators import aggregates as agg
 from operators.aggregates import Aggregate
 
 ROWS, BATCH, GAP_MS = 150_000, 50_000, 100
 RESULTS: dict[str, Callable[[], Aggregate]] = {
     "count": agg.count,
+    "sum": lambda: agg.sum("v"),
     "count_distinct": lambda: agg.count_distinct("v"),
+    "count_distinct of categories": lambda: agg.count_distinct("c"),
     "approx_count_distinct": lambda: agg.approx_count_distinct("v"),
     "percentile": lambda: agg.percentile("v", [0.5, 0.99]),
     "approx_quantiles": lambda: agg.approx_quantiles("v", [0.5, 0.99]),
@@ -28,15 +30,6 @@ RESULTS: dict[str, Callable[[], Aggregate]] = {
     "sum by category": lambda: agg.sum("v").by("c"),
     "decayed_sum": lambda: agg.decayed_sum("v", "10 minutes"),
 }
-CATEGORIES: dict[str, tuple[tuple[str, ...], Callable[[], Aggregate]]] = {
-    "sum": (("k",), lambda: agg.sum("v")),
-    "sum by category": (("k",), lambda: agg.sum("v").by("c")),
-    "sum, category a key": (("k", "c"), lambda: agg.sum("v")),
-    "histogram": (("k",), lambda: agg.histogram("c")),
-    "approx_top_k": (("k",), lambda: agg.approx_top_k("c", 5, 100)),
-    "count_distinct": (("k",), lambda: agg.count_distinct("c")),
-}
-"""Keys and a result: what maps of categories cost, and what their rows would cost if the category was a key."""
 
 
 @pytest.mark.parametrize("keys", [1, 100])
@@ -50,23 +43,3 @@ def test_estimates(measure: Measure, name: str, keys: int) -> None:
         lambda: fed(operator, table, "memory", BATCH), section="estimates", system=name, rows=ROWS, keys=keys
     )
     assert rows > 0.99 * ROWS
-
-
-@pytest.mark.parametrize("categories", [3, 300])
-@pytest.mark.parametrize("name", CATEGORIES)
-def test_categories(measure: Measure, name: str, categories: int) -> None:
-    """Tumbling windows of ten minutes and 100 keys, with 60 records of each key."""
-    number, (keys, result) = np.arange(ROWS), CATEGORIES[name]
-    values = np.random.default_rng(0).permutation(ROWS)
-    texts = np.array([f"category {n}" for n in range(categories)])[values % categories]
-    at = pa.array(number * GAP_MS, pa.timestamp("ms"))
-    table = pa.table({"k": number % 100, "at": at, "v": values, "c": texts})
-    operator = TumblingWindows("10 minutes").group_by(*keys).aggregate(r=result())
-    rows = measure.processor(
-        lambda: fed(operator, table, "memory", BATCH),
-        section="categories",
-        system=name,
-        rows=ROWS,
-        categories=categories,
-    )
-    assert rows > 0

@@ -18,6 +18,8 @@ CASES = {
     "operators": [
         "operators/test_idle_keys.py::test_batches_beside_idle_keys[memory-10000]",
         "operators/test_kinds.py::test_on_close[rocksdb-hopping]",
+        "operators/test_categories.py::test_categories[sum, category a key, then maps-3]",
+        "operators/test_categories.py::test_categories_beside_records[sum, category a key, then maps-3]",
     ],
     "micro": ["micro/test_kernel.py", "micro/test_pages.py"],
     "peers": [
