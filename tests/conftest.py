@@ -1,12 +1,16 @@
 """Settings for all tests: how long they wait, how many examples they try, and which of them share a process."""
 
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.patience import ENVIRONMENT
+
+if TYPE_CHECKING:
+    from examples.kafka.broker import Broker
 
 os.environ.update(ENVIRONMENT)
 settings.register_profile(
@@ -48,6 +52,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fault-seed", type=int, default=None, help="seed of all random choices; printed by each test"
     )
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Broker]":
+    """A broker of Kafka for all tests of a process that neither stop it nor need settings of their own."""
+    from tests.operators.sinks.kafka_broker import broker_or_skip
+
+    with broker_or_skip(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

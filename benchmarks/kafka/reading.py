@@ -9,6 +9,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.kafka.records import Row, Window
 
+_QUIET_SECONDS = 0.3
+"""Without a message, until a table is compared: that costs what is measured."""
 Read = Callable[[str, bytes, bytes | None], tuple[Window, Row | None, int]]
 
 
@@ -69,7 +71,7 @@ class Reader:
         """
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if time.time() - self.last > 1 and self.table() == wanted:
+            if time.time() - self.last > _QUIET_SECONDS and self.table() == wanted:
                 return
             time.sleep(0.2)
         table = self.table()

@@ -90,15 +90,22 @@ class Process:
 
 
 def _streams_command(run: Run) -> list[str]:
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java") or "java"
     jars = os.pathsep.join(map(str, STREAMS.jars() + LOGGING.jars()))
-    program = Path(__file__).parent / "java" / "StreamsJob.java"
+    classes = run.folder / "classes"
+    if not classes.exists():  # once: the time of a restart is without the compiler's
+        program = Path(__file__).parent / "java" / "StreamsJob.java"
+        subprocess.run([_java("javac"), "-cp", jars, "-d", str(classes), str(program)], check=True)
     return [
-        *(java, "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", jars, str(program)),
+        *(_java("java"), "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+        *("-cp", f"{classes}{os.pathsep}{jars}", "StreamsJob"),
         *(run.servers, _application(run), str(run.folder / "state"), run.source, run.output),
         *(run.window, str(LENGTHS_MS[run.window]), str(GRACE_MS)),
     ]
+
+
+def _java(program: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/{program}" if home else shutil.which(program) or program
 
 
 def _application(run: Run) -> str:

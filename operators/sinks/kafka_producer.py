@@ -14,16 +14,22 @@ _THROWN_AWAY = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class Transactions:
-    """The transactions of one producer, which fences older ones of the same name."""
+    """The transactions of one producer, which fences older ones of the same name.
+
+    The producer's threads and connections end with this object, or by `discard`: nothing that the producer calls refers to it.
+    """
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        self._name = name
         self._timeout = cluster.timeout
-        self._failed: KafkaError | None = None
+        self._heard = _Heard(name)
         settings = cluster.settings(transactional_id=name, delivery_report_only_error=True)
-        own = {"on_delivery": self._delivered, "error_cb": self._heard}
+        own = {"on_delivery": self._heard.delivered, "error_cb": self._heard.error}
         self._producer = Producer({"linger.ms": 5, "compression.type": "lz4", **settings, **own}, logger=LOG)
-        self._producer.init_transactions(self._timeout)
+        try:
+            self._producer.init_transactions(self._timeout)
+        except BaseException:
+            self.discard()
+            raise
 
     @contextmanager
     def one(self) -> Iterator[Callable[..., None]]:
@@ -40,6 +46,7 @@ class Transactions:
         with suppress(KafkaException, SystemError):
             self._producer.abort_transaction(_ABORT_SECONDS)
         self._producer.purge()
+        del self._producer  # frames of errors may keep this object for long
 
     def _produce(
         self,
@@ -58,16 +65,9 @@ class Transactions:
             else:
                 return
 
-    def _delivered(self, error: KafkaError | None, _message: Any) -> None:
-        if error is not None and self._failed is None:
-            self._failed = error
-
-    def _heard(self, error: KafkaError) -> None:
-        LOG.warning("the producer %r says: %s", self._name, error)
-
     def _refuse_failed(self) -> None:
-        if self._failed is not None:
-            raise KafkaException(self._cause(self._failed))
+        if self._heard.failed is not None:
+            raise KafkaException(self._cause(self._heard.failed))
 
     def _cause(self, error: KafkaError) -> KafkaError:
         """Return what the open transaction failed of, if it is why messages were thrown away."""
@@ -78,6 +78,27 @@ class Transactions:
                 if found.args[0].code() != KafkaError._STATE:
                     return found.args[0]
         return error
+
+
+class _Heard:
+    """What a producer says.
+
+    Attributes:
+        failed: why the first message was not delivered, if one was not.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.failed: KafkaError | None = None
+        self._name = name
+
+    def delivered(self, error: KafkaError | None, _message: Any) -> None:
+        """Take the report of a message."""
+        if error is not None and self.failed is None:
+            self.failed = error
+
+    def error(self, error: KafkaError) -> None:
+        """Log an error of the producer's connections."""
+        LOG.warning("the producer %r says: %s", self._name, error)
 
 
 def raised_by(error: KafkaException | SystemError) -> KafkaException:

@@ -77,6 +77,7 @@ class Reader:
     def close(self) -> None:
         """End the connections."""
         self._consumer.close()
+        del self._consumer, self._admin  # frames of errors may keep this object for long
 
     def _stuck(self, ends: dict[int, int]) -> SinkError:
         number, at = next((number, at) for number, at in self._at.items() if at < ends[number])

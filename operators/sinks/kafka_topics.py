@@ -120,8 +120,8 @@ class Cluster:
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         places = {TopicPartition(topic, number): latest for number in partitions}
-        asked = admin.list_offsets(places, isolation_level=level, request_timeout=self._ask_seconds)
-        return {place.partition: int(answer.result().offset) for place, answer in asked.items()}
+        asked = {**admin.list_offsets(places, isolation_level=level, request_timeout=self._ask_seconds)}
+        return {place.partition: int(asked.pop(place).result().offset) for place in [*asked]}  # see _found
 
     def _missing(self) -> SinkError:
         return SinkError(
@@ -130,9 +130,10 @@ class Cluster:
         )
 
     def _found(self, admin: AdminClient, name: str) -> TopicState | None:
-        asked = admin.describe_topics(TopicCollection([name]), request_timeout=self._ask_seconds)
+        names = TopicCollection([name])
         try:
-            found = asked[name].result()
+            # A future has its error: a variable for one would keep this frame, and the client, until garbage is collected.
+            found = admin.describe_topics(names, request_timeout=self._ask_seconds)[name].result()
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN:
                 return None

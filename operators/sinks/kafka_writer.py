@@ -57,14 +57,20 @@ class Writer:
                     )
                 except (KafkaException, SystemError) as error:
                     self._discard()
-                    cause = raised_by(error)
-                    if cause.args[0].code() in _FINAL or time.monotonic() > end:
-                        raise cause from error
-                    LOG.warning("batch %d is tried again after: %s", messages.batch, cause.args[0])
+                    self._raise_final(raised_by(error), error, end)
+                    LOG.warning("batch %d is tried again after: %s", messages.batch, raised_by(error).args[0])
                     time.sleep(_AGAIN_SECONDS)
                 except BaseException:
                     self._discard()
                     raise
+
+    def _raise_final(self, cause: KafkaException, error: BaseException, end: float) -> None:
+        """Raise an error that another try does not mend, or after that time.
+
+        Here rather than in `write`, whose frame must not refer to an error: both would live on, with the batch's messages.
+        """
+        if cause.args[0].code() in _FINAL or time.monotonic() > end:
+            raise cause from error
 
     def _claimed(self) -> "_Claim":
         """Return the right to write, which this process may have had before: then no other may have it now."""

@@ -1,6 +1,5 @@
 """The comparison with Kafka Streams on few records: its rows and ours are those of a run without Kafka, also after a kill."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,27 +11,19 @@ from benchmarks.kafka.systems import SYSTEMS
 from examples.kafka.broker import Broker
 from examples.kafka.jars import MissingError
 from tests.conformance.live.peers import why_not
-from tests.operators.sinks.kafka_broker import broker_or_skip
 
 LOAD = Load(backlog=3_000, keys=300, per_second=200, seconds=2, after_kill=100)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker of this module's."""
-    if why_not():
-        pytest.skip(why_not())
-    with broker_or_skip(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker
-
-
 @pytest.mark.connectors
+@pytest.mark.slow
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
 @pytest.mark.parametrize("window", LENGTHS_MS)
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_rows_are_equal(name: str, window: str, broker: Broker, tmp_path: Path) -> None:
+def test_rows_are_equal(name: str, window: str, kafka: Broker, tmp_path: Path) -> None:
     """The rows of a system equal those of a run without Kafka after the backlog, the paced stream and the kill."""
     try:
-        found = measured(SYSTEMS[name], window, broker, tmp_path, LOAD)
+        found = measured(SYSTEMS[name], window, kafka, tmp_path, LOAD)
     except MissingError as error:
         pytest.skip(str(error))
     assert 0 < found.messages

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.kafka.broker import Broker
 from examples.kafka.jars import AVRO, CONNECTOR
-from tests.operators.sinks.kafka_broker import broker_or_skip
 
 ROOT = Path(__file__).parents[2]
 _PROGRAM = """
@@ -25,22 +25,16 @@ for block in blocks(Path(PAGE)):
 
 
 @pytest.mark.connectors
-def test_the_page_on_kafka_runs(tmp_path: Path) -> None:
+def test_the_page_on_kafka_runs(tmp_path: Path, kafka: Broker) -> None:
     """From top to bottom, as written, but for the broker's address."""
-    with broker_or_skip(tmp_path) as broker:
-        (tmp_path / "run").mkdir()
-        jars = ",".join(map(str, CONNECTOR.jars() + AVRO.jars()))
-        program = f"PAGE, SERVERS = {str(ROOT / 'docs' / 'kafka.md')!r}, {broker.servers!r}\n{_PROGRAM}"
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell",
-            },
-            cwd=tmp_path / "run",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert 0 == done.returncode, done.stderr[-4_000:]
+    jars = ",".join(map(str, CONNECTOR.jars() + AVRO.jars()))
+    program = f"PAGE, SERVERS = {str(ROOT / 'docs' / 'kafka.md')!r}, {kafka.servers!r}\n{_PROGRAM}"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr[-4_000:]

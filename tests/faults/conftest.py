@@ -10,7 +10,6 @@ import pytest
 from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.disk import MEGABYTES, in_front, why_not
 from tests.faults.processes import Driver, kill_marked
-from tests.operators.sinks.kafka_broker import broker_or_skip
 from tests.operators.sinks.postgres_server import postgres_server
 
 _LOCAL: dict[str, list[pytest.MarkDecorator]] = {
@@ -74,13 +73,6 @@ def postgres() -> Iterator[str]:
     """How to connect to a PostgreSQL server, which outlives the drivers."""
     with postgres_server() as conninfo:
         yield conninfo
-
-
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker, which outlives the drivers."""
-    with broker_or_skip(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker.servers
 
 
 @pytest.fixture(scope="session")

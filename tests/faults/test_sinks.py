@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from examples.kafka.broker import Broker
 from examples.kafka.messages import committed
 from operators.columns.records import FAR_FUTURE
 from operators.sinks import read_table
@@ -33,15 +34,15 @@ def test_a_table_outlives_stops_between_the_two_commits(
 
 @pytest.mark.connectors
 def test_a_topic_outlives_stops_between_the_two_commits(
-    tmp_path: Path, kafka: str, seed: int, mark: str, request: pytest.FixtureRequest
+    tmp_path: Path, kafka: Broker, seed: int, mark: str, request: pytest.FixtureRequest
 ) -> None:
     """The same on Kafka: the topic is the table, and a reader of what is committed sees the messages of each batch once."""
     kills = request.config.getoption("--sink-kills")
-    wanted = stopped(tmp_path, f"kafka:{kafka}", seed, mark, kills)
-    table = read_table(kafka, "sessions").values()
+    wanted = stopped(tmp_path, f"kafka:{kafka.servers}", seed, mark, kills)
+    table = read_table(kafka.servers, "sessions").values()
     columns = [from_json([json.loads(row)[f.name] for row in table], f.type) for f in wanted.schema]
     assert lines(wanted) == lines(pa.table(columns, wanted.schema.names))
-    seen = [(one.key(), dict(one.headers())["batch"]) for one in committed(kafka, "sessions")]
+    seen = [(one.key(), dict(one.headers())["batch"]) for one in committed(kafka.servers, "sessions")]
     assert len(seen) == len({*seen})
 
 

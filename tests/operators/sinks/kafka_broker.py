@@ -16,6 +16,8 @@ from operators.sinks import KafkaSink, read_table
 from tests.operators.sinks.reading import from_json
 
 PARTITIONS = 3
+_OFTEN = {"log.retention.check.interval.ms": 500}
+"""How often a broker looks for old records; every five minutes by default."""
 
 
 @contextmanager
@@ -24,7 +26,7 @@ def broker_or_skip(
 ) -> Iterator[Broker]:
     """Run a broker; skip the test where it cannot be had."""
     try:
-        with running_broker(folder, settings, proxy) as broker:
+        with running_broker(folder, {**_OFTEN, **(settings or {})}, proxy) as broker:
             yield broker
     except MissingError as error:
         pytest.skip(str(error))

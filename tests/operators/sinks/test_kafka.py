@@ -1,5 +1,6 @@
 """What a topic has, and what happens to a batch when brokers, other drivers or users do not do what they should."""
 
+import gc
 import itertools
 import json
 import pickle
@@ -7,11 +8,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from examples.kafka.broker import Broker
 from examples.kafka.messages import committed
@@ -31,8 +33,7 @@ NINE = 1_767_603_600_000_000
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, proxy: Proxy) -> Iterator[Broker]:
     """A broker of this module's."""
-    often = {"log.retention.check.interval.ms": 500}
-    with broker_or_skip(tmp_path_factory.mktemp("kafka"), proxy.address, often) as broker:
+    with broker_or_skip(tmp_path_factory.mktemp("kafka"), proxy.address) as broker:
         proxy.start(broker.behind)
         yield broker
 
@@ -48,6 +49,13 @@ def proxy() -> Iterator[Proxy]:
 @pytest.fixture
 def topics(broker: Broker, request: pytest.FixtureRequest) -> Topics:
     return Topics(broker.servers, request.node.name.translate({91: "-", 93: None}))
+
+
+@pytest.fixture
+def admin(topics: Topics) -> Iterator[AdminClient]:
+    """A client that ends with the test: the error of another would keep it, and it would go on connecting."""
+    with AdminClient({"bootstrap.servers": topics.servers}) as admin:
+        yield admin
 
 
 def messages(topics: Topics) -> list[Message]:
@@ -114,22 +122,21 @@ def test_values_can_be_made_by_the_query(topics: Topics) -> None:
             topics.sink(value=name).write(changes_of(rows, ["user"], "visits", 1))
 
 
-def test_a_typo_creates_no_topic(topics: Topics) -> None:
+def test_a_typo_creates_no_topic(topics: Topics, admin: AdminClient) -> None:
     """A sink creates a topic only with a number of partitions; the brokers' own creation is not used."""
     with pytest.raises(SinkError, match=r"there is no topic .*: create it, or pass partitions=6"):
         upsert_to(topics.sink(partitions=None), keys=["k"])
     with pytest.raises(SinkError, match="there is no topic"):
         topics.sink(partitions=None).write(changes(0, [row("a")]))
-    admin = AdminClient({"bootstrap.servers": topics.servers})
     assert [] == [name for name in admin.list_topics().topics if name.startswith(topics.name)]
     upsert_to(topics.sink(), keys=["k"])
     assert topics.topic("t") not in admin.list_topics().topics
 
 
-def test_the_topic_stays_the_one_that_was_written_to(topics: Topics) -> None:
+def test_the_topic_stays_the_one_that_was_written_to(topics: Topics, admin: AdminClient) -> None:
     """More partitions, or a topic made anew, would send messages of a key elsewhere, or lose them."""
     topics.sink().write(changes(0, [row("a")]))
-    admin, name = AdminClient({"bootstrap.servers": topics.servers}), topics.topic("t")
+    name = topics.topic("t")
     with pytest.raises(SinkError, match="has 3 partitions, and partitions=4 was asked for"):
         topics.sink(partitions=4).write(changes(1, [row("a")]))
     admin.create_partitions([NewPartitions(name, 5)])[name].result()
@@ -169,14 +176,15 @@ def test_a_look_waits_for_open_transactions(topics: Topics) -> None:
     """What is committed behind another query's open transaction is found: the reader waits until that one has ended."""
     topics.sink().write(changes(0, [row("a")]))
     config = {"bootstrap.servers": topics.servers, "transactional.id": topics.name}
-    other = Producer({**config, "transaction.timeout.ms": 15_000})
+    other = Producer({**config, "transaction.timeout.ms": 8_000})
     other.init_transactions()
     other.begin_transaction()
     other.produce(topics.topic("t-windows-batches"), b'{"format": 1}', b"query:other")
     other.flush()
     with pytest.raises(SinkError, match="a transaction of another producer on it is open"):
-        topics.sink(timeout=5).last_batch("one")
+        topics.sink(timeout=4).last_batch("one")
     assert 0 == number_of(topics.sink().last_batch("one"))
+    del other  # ends its connections
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
@@ -279,6 +287,29 @@ def test_a_broker_is_killed_while_batches_are_written(topics: Topics, broker: Br
     assert batches * rows == len(found) == len({*found})
 
 
+def test_a_producer_ends_with_its_sink(topics: Topics) -> None:
+    """It leaves no threads, which would go on connecting: neither when the sink goes, nor with an error that somebody keeps."""
+
+    def threads() -> list[str]:
+        names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+        return sorted(name for name in names if name.startswith("rdk:"))
+
+    gc.collect()
+    before = threads()
+    gc.disable()
+    try:
+        sink = topics.sink()
+        sink.write(changes(0, [row("a")]))
+        assert topics.sink().write(changes(1, [row("a")]))
+        with pytest.raises(SinkError, match="another process writes") as kept:
+            sink.write(changes(2, [row("a")]))
+        del sink
+        until(lambda: len(threads()) <= len(before))
+        assert kept.value
+    finally:
+        gc.enable()
+
+
 def test_a_new_query_has_a_higher_incarnation(topics: Topics) -> None:
     """Its numbers begin anew, and its messages count more than those of the older one."""
     topics.sink().write(changes_of(session_rows(("ann", 0, 1, 3, "update", 80)), ["user"], "old", 90))
@@ -289,14 +320,14 @@ def test_a_new_query_has_a_higher_incarnation(topics: Topics) -> None:
 
 def produce(topics: Topics, *rows: tuple[str, str | None, int, int], abort: bool = False) -> None:
     """Write messages (key, value, incarnation, sequence) as any other writer does."""
-    producer = Producer({"bootstrap.servers": topics.servers, "transactional.id": topics.name})
-    producer.init_transactions()
-    producer.begin_transaction()
-    for key, value, incarnation, sequence in rows:
-        headers = [("incarnation", b"%d" % incarnation), ("sequence", b"%d" % sequence)]
-        producer.produce(topics.topic("t"), value, key, headers=headers)
-    producer.flush()
-    (producer.abort_transaction if abort else producer.commit_transaction)()
+    with Producer({"bootstrap.servers": topics.servers, "transactional.id": topics.name}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for key, value, incarnation, sequence in rows:
+            headers = [("incarnation", b"%d" % incarnation), ("sequence", b"%d" % sequence)]
+            producer.produce(topics.topic("t"), value, key, headers=headers)
+        producer.flush()
+        (producer.abort_transaction if abort else producer.commit_transaction)()
 
 
 def test_a_topic_is_folded_in_any_order(topics: Topics) -> None:
@@ -336,27 +367,6 @@ def test_a_compacted_topic_is_the_same_table(topics: Topics) -> None:
     numbers = itertools.count(batch + 1)  # segments that are written to are not compacted
     until(lambda: sink.write(changes(next(numbers), [row("a", n=11)])) and len(messages(topics)) <= 12)
     assert wanted == sorted(topics.rows(), key=wanted.index)
-
-
-def test_a_broker_deletes_old_events(topics: Topics) -> None:
-    """Events of last week are gone, whole, from a topic as it is by default; the page's setting keeps them."""
-    admin, kept = AdminClient({"bootstrap.servers": topics.servers}), topics.topic("kept")
-    create(topics, {})
-    arrival = NewTopic(kept, 1, 1, config={"message.timestamp.type": "LogAppendTime"})
-    admin.create_topics([arrival])[kept].result()
-    with Producer({"bootstrap.servers": topics.servers}) as producer:
-        for name in topics.topic("t"), kept:
-            for _ in range(10):
-                producer.produce(name, "event", timestamp=int((time.time() - 8 * 86_400) * 1_000))
-        assert 0 == producer.flush()
-
-    def first(name: str) -> int:
-        place = TopicPartition(name, 0)
-        return int(admin.list_offsets({place: OffsetSpec.earliest()})[place].result().offset)
-
-    until(lambda: first(topics.topic("t")) == 10)
-    assert [] == messages(topics)
-    assert 10 == len(committed(topics.servers, kept))
 
 
 def test_arguments_are_checked() -> None:

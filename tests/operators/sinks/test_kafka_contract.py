@@ -1,23 +1,16 @@
 """The shipped contract suite on topics of Kafka."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from examples.kafka.broker import Broker
 from operators.sinks import Sink
 from operators.sinks.contract import SinkContract
-from tests.operators.sinks.kafka_broker import Topics, broker_or_skip
+from tests.operators.sinks.kafka_broker import Topics
 
 pytestmark = pytest.mark.connectors
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker of this module's."""
-    with broker_or_skip(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker.servers
 
 
 class TestKafka(SinkContract):
@@ -26,8 +19,8 @@ class TestKafka(SinkContract):
     refused = (pa.duration("us"), pa.time64("us"), pa.list_(pa.duration("us")))
 
     @pytest.fixture
-    def place(self, servers: str, request: pytest.FixtureRequest) -> Topics:
-        return Topics(servers, request.node.name)
+    def place(self, kafka: Broker, request: pytest.FixtureRequest) -> Topics:
+        return Topics(kafka.servers, request.node.name)
 
     def sink(self, place: Any, table: str) -> Sink:
         return place.sink(table)

@@ -57,6 +57,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[AdminClient]:
+    """A client of the super user's that ends with the test."""
+    with AdminClient({"bootstrap.servers": broker.behind}) as admin:
+        yield admin
+
+
 def binding(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
     allow, literal = AclPermissionType.ALLOW, ResourcePatternType.LITERAL
     return AclBinding(kind, name, literal, "User:writer", "*", operation, allow)
@@ -75,9 +82,8 @@ def take(admin: AdminClient, right: tuple[ResourceType, str, AclOperation]) -> N
         assert 1 == len(done.result())
 
 
-def test_the_listed_rights_are_enough_and_needed(broker: Broker) -> None:
+def test_the_listed_rights_are_enough_and_needed(broker: Broker, admin: AdminClient) -> None:
     """With topics that exist: a sink writes with all rights, and is refused without any one of them, in words."""
-    admin = AdminClient({"bootstrap.servers": broker.behind})
     for made in admin.create_topics([NewTopic(TOPIC, 3, 1), NewTopic(NUMBERS, 1, 1)]).values():
         made.result()
     sink = KafkaSink(broker.servers, TOPIC, config=LOGIN, timeout=10)
@@ -99,9 +105,8 @@ def test_the_listed_rights_are_enough_and_needed(broker: Broker) -> None:
         give(admin, right)
 
 
-def test_topics_are_created_with_the_right_to_create(broker: Broker) -> None:
+def test_topics_are_created_with_the_right_to_create(broker: Broker, admin: AdminClient) -> None:
     """Without it, each of the two topics is named that is missing; the batch is written once the user has the right to both."""
-    admin = AdminClient({"bootstrap.servers": broker.behind})
     topic, numbers = "pages", "pages-windows-batches"
     give(admin, (ResourceType.TRANSACTIONAL_ID, "windows pages q", AclOperation.WRITE))
     give(admin, (ResourceType.TOPIC, topic, AclOperation.WRITE))
