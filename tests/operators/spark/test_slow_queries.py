@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from operators import TumblingWindows
 from operators import aggregates as agg
@@ -131,3 +131,33 @@ def test_no_batches(spark: SparkSession, tmp_path: Path) -> None:
     assert hanging.exists()
     hanging.unlink()
     check_rows(spark, home, op)
+
+
+def test_a_sink_that_does_not_answer(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that waits for its sink has no running task."""
+    hangs, hanging = tmp_path / "hangs", tmp_path / "hanging"
+    hangs.touch()
+    write(tmp_path / "in", 0)
+
+    def put(some: DataFrame, _: int) -> None:
+        some.collect()
+        hanging.touch()
+        while hangs.exists():
+            time.sleep(0.1)
+
+    out = COUNT.apply(stream(spark, tmp_path / "in"), "at").writeStream.foreachBatch(put)
+    query = out.option("checkpointLocation", str(tmp_path / "cp")).start()
+    try:
+        wait_until(hanging.exists, "the sink", lambda: query.status)
+        assert query.status["message"] == "Processing new data"
+        jobs = spark.sparkContext.statusTracker()
+        wait_until(
+            lambda: not {*jobs.getActiveJobsIds()} & {*jobs.getJobIdsForGroup(str(query.runId))},
+            "the end of its jobs",
+            lambda: query.status,
+        )
+        assert hangs.exists()
+    finally:
+        hangs.unlink()
+    query.processAllAvailable()
+    query.stop()
