@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -63,14 +64,40 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Broker]":
         yield broker
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest comes first, so that all processes end together; cases of the soak and of other days are left out."""
+    for item in _more_than_enough(items):
+        item.add_marker(pytest.mark.slow)
     soaked = [] if config.getoption("--soak") else [item for item in items if item.get_closest_marker("soak")]
     _leave_out(config, items, soaked)
     turn = config.getoption("--turn")
     if turn is not None:
         _leave_out(config, items, _of_other_days(items, turn))
     items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _more_than_enough(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of tests with more than `ENOUGH` cases, those that `make test` leaves to `make test-all`."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        marked = any(item.get_closest_marker(name) for name in ("slow", "soak", "connectors"))
+        if not marked and not item.nodeid.startswith(ALL_CASES):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [case for cases in tests.values() for case in _by_worth(cases)[ENOUGH:]]
+
+
+def _by_worth(cases: list[pytest.Item]) -> list[pytest.Item]:
+    """Cases in a random order that is always the same, but first those with a parameter that no case before has."""
+    if len(cases) <= ENOUGH:
+        return cases
+    seen: set[tuple[int, str]] = set()
+    first, more = [], []
+    for case in sorted(cases, key=lambda case: crc32(case.nodeid.encode())):
+        parameters = {*enumerate(case.nodeid.partition("[")[2].split("-"))}
+        (more if parameters <= seen else first).append(case)
+        seen |= parameters
+    return first + more
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
@@ -107,6 +134,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+ENOUGH = 12
+"""Of so many cases of one test, `make test` takes all."""
+ALL_CASES = ("tests/conformance/", "tests/compatibility/")
+"""Where tests of more cases are whole: each case is a recorded one."""
 TURNS = 3
 EACH_DAY = {"tests/docs/test_code.py"}
 """Files of which every case runs each day: a page breaks by a change elsewhere, and no other case shows it."""
