@@ -30,7 +30,7 @@ demo-kafka: $(VENV)/.installed-demo $(VENV)/.installed-kafka ## run the flights 
 examples: $(VENV)/.installed-demo ## run the features and the operators of examples/ on a year of flights
 	for name in features operators.count_windows operators.delay_alert operators.funnel; do $(BIN)/python -m examples.$$name || exit 1; done
 
-test: $(VENV)/.installed-test ## run the tests that are not slow (10 to 20 minutes), in as many processes as WORKERS says (2)
+test: $(VENV)/.installed-test ## run the tests that are not slow (some 6 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow and not connectors' $(ARGS)
 
 test-all: $(VENV)/.installed-dev ## run all tests (an hour and a half on 2 cores), with more examples of each property

@@ -134,11 +134,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
-ENOUGH = 12
+ENOUGH = 8
 """Of so many cases of one test, `make test` takes all."""
-ALL_CASES = ("tests/conformance/", "tests/compatibility/")
-"""Where tests of more cases are whole: each case is a recorded one."""
-TURNS = 3
+ALL_CASES = (
+    "tests/conformance/",
+    "tests/compatibility/",
+    "tests/operators/testing/test_aborts.py",
+    "tests/operators/spark/test_batch_parts.py",
+)
+"""Where tests of more cases are whole: each case is a recorded one, or one that `tests/test_chosen.py` asks for."""
+TURNS = 6
 EACH_DAY = {"tests/docs/test_code.py"}
 """Files of which every case runs each day: a page breaks by a change elsewhere, and no other case shows it."""
 ON_SESSION = "tests/operators/spark/"

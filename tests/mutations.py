@@ -1,4 +1,4 @@
-"""Bugs put into the product one at a time, each of which `make test` has to find: python -m tests.mutations [NUMBER ...].
+"""Bugs put into the product one at a time, each of which a test has to find: python -m tests.mutations [NUMBER ...].
 
 A bug is found by its text in whatever file it stands, so that files may move. Files are left as they were.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("operators", "serializers", "state_backends")
-FIRST, THEN = "not slow and not spark", "not slow and spark"
+TURNS = "not slow and not spark", "not slow and spark", "slow and not connectors"
 """The tests that are quick come first."""
 
 
@@ -524,7 +524,7 @@ def finder(tests: Sequence[str], options: Sequence[str]) -> str | None:
     """Return the first test that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options]
     command += ["--hypothesis-profile", "mutations"]
-    for chosen in (FIRST, THEN):
+    for chosen in TURNS:
         done = subprocess.run(
             [*command, "-m", chosen, *tests], cwd=ROOT, capture_output=True, text=True, check=False
         )

@@ -204,6 +204,7 @@ def test_folders_keep_their_order(package: str) -> None:
     assert set() == backwards
 
 
+@pytest.mark.slow
 def test_the_rooms_of_spark_keep_their_order() -> None:
     """A room of `operators/spark` imports only rooms that stand before it, and itself."""
     home = Path("operators/spark")
@@ -327,6 +328,7 @@ def defined(node: ast.AST) -> Iterator[str]:
         yield node.attr
 
 
+@pytest.mark.slow
 def test_sparks_inside_is_in_one_place() -> None:
     """What Spark does not promise is used in few modules, which have a test for each part of it."""
     assert {} == offenders(lambda module: set() if module in INSIDE else of_inside(module))

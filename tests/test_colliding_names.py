@@ -89,6 +89,7 @@ def test_a_foreign_package_operators_gives_pythons_own_error(tmp_path: Path) -> 
     assert f"RuntimeWarning: another module named 'operators' hides the one of this library: {path}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.11 is the first with the option -P")
 def test_the_ways_out_work(tmp_path: Path) -> None:
     """Without the script's folder ours are found; and a module in a package of the user hides nothing."""
@@ -102,6 +103,7 @@ def test_the_ways_out_work(tmp_path: Path) -> None:
     assert ours == ended(tmp_path / "inner", code)
 
 
+@pytest.mark.slow
 def test_a_folder_without_init_hides_nothing(tmp_path: Path) -> None:
     """Python looks for a package on the rest of the path."""
     foreign(tmp_path, "operators/mine.py")
@@ -110,6 +112,7 @@ def test_a_folder_without_init_hides_nothing(tmp_path: Path) -> None:
     assert f"{ROOT}/operators/__init__.py {ROOT}/serializers/__init__.py" == ended(tmp_path, code)
 
 
+@pytest.mark.slow
 def test_packages_of_this_library_may_be_in_different_folders(tmp_path: Path) -> None:
     """As in three archives of a job, one for each package."""
     archives = [tmp_path / f"{package}.zip" for package in ("operators", "state_backends", "serializers")]

@@ -21,6 +21,7 @@ FEW = [
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.slow
 def test_same_code_has_the_same_digests_and_a_fault_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault in lateness is seen in all parts, in the windows that it concerns and nowhere else."""
     before = [line(case, seen(case)) for case in FEW]

@@ -136,6 +136,7 @@ def test_the_patterns_are_found() -> None:
     } <= found
 
 
+@pytest.mark.slow
 def test_long_texts_are_searched_quickly() -> None:
     """In a process that has some seconds of the processor for it."""
     done = subprocess.run(
@@ -182,6 +183,7 @@ OTHERS = ("BatchOutput",)
 """What has such a name, and is no output of an operator."""
 
 
+@pytest.mark.slow
 def test_a_plan_answers_for_itself() -> None:
     """No other module asks for the type of a plan, an engine, a kind or an output: a method says what it is."""
     modules = (path for package in ("operators", "state_backends") for path in (ROOT / package).rglob("*.py"))

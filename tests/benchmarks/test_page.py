@@ -24,6 +24,7 @@ def test_a_run_without_figures_has_a_scoreboard(stored) -> None:
     assert "<svg" not in text
 
 
+@pytest.mark.slow
 def test_pictures_are_inside_the_page(stored, taken) -> None:
     """Lines, bars and what no picture shows; nothing is loaded from elsewhere, and text is escaped."""
     figures = [
@@ -40,6 +41,7 @@ def test_pictures_are_inside_the_page(stored, taken) -> None:
     assert not any(word in text for word in ("src=", "@import", "<script", "<link"))
 
 
+@pytest.mark.slow
 def test_the_command_writes_page_and_picture(stored, taken, tmp_path: Path) -> None:
     """The same run gives the same picture."""
     run = stored(taken("sliding windows, local", "memory", 1.0, per_window=10, keys=100))

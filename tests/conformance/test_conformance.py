@@ -22,6 +22,7 @@ def test_operator_emits_what_was_recorded(case: Case, backend: str) -> None:
     assert played.empty
 
 
+@pytest.mark.slow
 def test_rolling_rows_have_the_recorded_left_windows(sliding_case: Case) -> None:
     """Beside each record is what was recorded of the sliding window that ends at its time."""
     options, records = sliding_case["options"], record_table(sliding_case["records"])
@@ -45,6 +46,7 @@ def test_oracle_emits_what_was_recorded(case: Case) -> None:
     assert case["late"] == expected.late
 
 
+@pytest.mark.slow
 def test_directory_without_cases_is_an_error(tmp_path: Path) -> None:
     """Asked for a directory that holds no case, the run fails: nothing tested is no success."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__, "--cases", str(tmp_path)]

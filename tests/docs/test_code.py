@@ -48,6 +48,7 @@ def given(page: Path, spark: SparkSession) -> dict[str, Any]:
     return runpy.run_path(str(setup))["names"](spark) if setup.exists() else {}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("page", slow_but(["README.md"], WITH_CODE))
 def test_code_runs_and_prints_what_the_page_shows(page: str, spark: SparkSession) -> None:

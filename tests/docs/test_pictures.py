@@ -41,6 +41,7 @@ def drawn(picture: ET.Element) -> list[Words]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PICTURES)
 def test_words_do_not_overlap(name: str) -> None:
     """No text runs into another one, or over the edge."""

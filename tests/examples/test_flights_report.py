@@ -217,6 +217,7 @@ def year_of_windows() -> pa.Table:
     return pa.concat_tables(tables)
 
 
+@pytest.mark.slow
 def test_picture_is_drawn(tmp_path: Path) -> None:
     """A PNG with something on it comes out, also where an airport has no windows."""
     year = year_of_windows()

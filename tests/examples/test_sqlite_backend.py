@@ -49,6 +49,7 @@ def found(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("windows_sqlite", None)
 
 
+@pytest.mark.slow
 def test_configuration_reaches_the_backend(found: Path, tmp_path: Path) -> None:
     """By its entry point's name in the conf the class is found, and opens with the options that stand beside it."""
     given = {f"{OPTION}.cacheMb": "8", f"{OPTION}.synchronous": "off"}

@@ -56,6 +56,7 @@ def found(users: list[int]) -> dict[str, object]:
         shutil.rmtree(shared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attempt",
     [

@@ -106,6 +106,7 @@ def test_tests_import_what_the_extra_test_brings() -> None:
     assert set() == lacking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["polars", "polars.testing", "nothing_of_that_name"])
 def test_what_is_lacking_is_found(name: str) -> None:
     """A module of no distribution, or of one that only another extra brings."""
@@ -157,6 +158,7 @@ def test_an_extra_does_with_what_it_brings(extra: str, tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_tests_of_all_kinds_are_reached() -> None:
     """The search does reach benchmarks by way of the tests."""
     paths = {str(path.relative_to(ROOT)) for path, _ in sources()}

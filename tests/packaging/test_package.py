@@ -69,6 +69,7 @@ def sources(root: Path) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     """The wheel has every file of the three packages, each package with the mark of its types, the licence, and no tests."""
     files = contents(wheel)
@@ -109,6 +110,7 @@ def test_the_line_for_platforms_names_what_they_lack(wheel: Path) -> None:
     assert [] == [one for one in of_these if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
+@pytest.mark.slow
 def test_source_distribution_makes_the_same_wheel(unpacked: Path, wheel: Path) -> None:
     """The source distribution has what this tree has to build, test and read, no stray files, and builds the same wheel."""
     found = {path.name for path in unpacked.iterdir()}

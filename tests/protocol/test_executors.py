@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from tests.effort import slow, soak
 from tests.protocol.executor_judge import ExecutorJudge
 from tests.protocol.executor_world import Executors, ExecutorWorld
 from tests.protocol.judge import Failure
@@ -14,7 +15,7 @@ from tests.protocol.worlds import TWO_WORKERS
 RUNS, MANY_RUNS = 40, 2_000
 
 
-@pytest.mark.parametrize("runs", [RUNS, pytest.param(MANY_RUNS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("runs", [slow(RUNS), soak(MANY_RUNS)])
 def test_random_runs(runs) -> None:
     """Whoever dies, stands still or begins anew: rows are right, and afterwards one process has the copy."""
     planned, struck = Counter[str](), Counter[str]()
@@ -27,6 +28,7 @@ def test_random_runs(runs) -> None:
     assert all(struck[kind] > 0.4 * planned[kind] for kind in planned), (planned, struck)
 
 
+@pytest.mark.slow
 def test_all_runs_of_two_attempts() -> None:
     """No interleaving of two attempts of a batch, in two workers, breaks a promise."""
     search = exhaustive(TWO_WORKERS)
@@ -34,6 +36,7 @@ def test_all_runs_of_two_attempts() -> None:
     assert search.complete
 
 
+@pytest.mark.slow
 def test_a_seed_is_a_run() -> None:
     """The same seed does the same, and so do the choices that it made."""
     first, again = (random_run(executors_of(4), 4) for _ in range(2))

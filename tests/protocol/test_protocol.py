@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 RUNS = 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_all_runs_of_a_small_world(name) -> None:
     """No interleaving breaks a promise, whatever the fault."""
@@ -33,6 +34,7 @@ def test_all_runs_of_a_small_world(name) -> None:
     assert search.complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUIET)
 def test_some_runs_of_a_small_world(name) -> None:
     """The first interleavings of two attempts in three batches, in the order of the search."""
@@ -40,6 +42,7 @@ def test_some_runs_of_a_small_world(name) -> None:
     assert search.failed is None, drawing(shortest(QUIET[name], search.failed))
 
 
+@pytest.mark.slow
 def test_random_runs() -> None:
     """Runs of larger worlds keep all promises, and each kind of fault strikes in most runs that plan it."""
     planned, struck = Counter[str](), Counter[str]()

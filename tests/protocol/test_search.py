@@ -23,6 +23,7 @@ WORLDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", few(WORLDS, 6))
 def test_no_end_is_left_out(name) -> None:
     """The search comes to all ends that it comes to if it tries each order, and with fewer runs."""
@@ -55,6 +56,7 @@ def test_other_threads_are_not_heard() -> None:
     assert (alone.ends, alone.runs, alone.states) == (beside.ends, beside.runs, beside.states)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_found(monkeypatch) -> None:
     """A promise that only one order of steps breaks is found broken, and the run can be played again and made short."""
     committed = Judge.committed

@@ -123,6 +123,7 @@ def test_one_array() -> None:
     assert (pa.string(), ["a", "b"]) == (one_array(few).type, one_array(few).to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [list(TYPES), ["number", "flag"], ["none"]], ids=" ".join)
 def test_rows_are_packed_and_unpacked_in_pieces(names: list[str]) -> None:
     """To the same bytes as at once, and back, however runs lie to pieces; also a run that is larger than a piece."""

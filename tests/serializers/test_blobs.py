@@ -51,6 +51,7 @@ def test_damage_is_refused() -> None:
             FORMAT.decode(bytes(changed), "it", "name")
 
 
+@pytest.mark.slow
 def test_tight_values_are_readable() -> None:
     """A value that packs to next to nothing gets a blob large enough for it; without, it is refused."""
     value = bytes(40 << 20)

@@ -51,6 +51,7 @@ def changed(rng: random.Random, layout: PageLayout, rows: list[Row], latest: int
     return sorted([*kept, *more], key=lambda row: row[0])
 
 
+@pytest.mark.slow
 @examples(8)
 @given(st.randoms(use_true_random=False), st.sampled_from(LAYOUTS))
 def test_edits_make_the_new_pages(rng: random.Random, layout: PageLayout) -> None:

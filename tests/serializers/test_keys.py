@@ -279,6 +279,7 @@ def key_of(row: list[Any]) -> bytes:
     return encode_keys(columns)[0]
 
 
+@pytest.mark.slow
 @examples(3)
 @given(st.lists(CELLS, min_size=1, max_size=3), st.data())
 def test_equal_bytes_iff_equal_key(row: list[Any], data: st.DataObject) -> None:

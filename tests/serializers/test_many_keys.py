@@ -55,6 +55,7 @@ def test_columns_come_back(choice: Choice) -> None:
     assert columns == decode_keys(encode_keys(columns), types)
 
 
+@pytest.mark.slow
 @given(choices())
 def test_same_bytes(choice: Choice) -> None:
     """Keys that are written together are the bytes of keys that are written alone."""
@@ -89,6 +90,7 @@ def test_floats(numbers: list[float | None]) -> None:
     assert alone * MANY == encode_keys([pa.array(numbers * MANY, pa.float64())])
 
 
+@pytest.mark.slow
 @given(st.lists(st.none() | st.text() | st.integers(0, 70_000).map("x".__mul__), min_size=1, max_size=5))
 def test_text_of_any_length(texts: list[str | None]) -> None:
     """Text whose length takes no byte of its own, one, two or four."""

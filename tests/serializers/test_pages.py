@@ -76,6 +76,7 @@ def some_tables(codes: Sequence[str]) -> list[Table]:
     return [rows[:1], rows[1:4], rows[4:]]
 
 
+@pytest.mark.slow
 @examples(1.5)
 @given(layouts_and_tables())
 def test_round_trip(case: tuple[tuple[str, ...], list[Table]]) -> None:

@@ -73,6 +73,7 @@ def tables(draw: Any) -> pa.Table:
     return table.slice(draw(st.integers(0, rows)))
 
 
+@pytest.mark.slow
 @examples(2)
 @given(tables(), st.randoms(use_true_random=False))
 def test_any_rows_come_back(table: pa.Table, random_: random.Random) -> None:
@@ -118,6 +119,7 @@ SAMPLE = pa.table(
 )
 
 
+@pytest.mark.slow
 def test_damaged_rows_are_found_or_differ() -> None:
     """Whatever is cut off a blob, or changed in it, is an error of the documented kind, or rows; never another error."""
     codec = RowCodec(SAMPLE.schema)

@@ -48,6 +48,7 @@ def types_of(value: Any) -> Any:
     return type(value)
 
 
+@pytest.mark.slow
 @examples(3)
 @given(VALUES)
 def test_round_trip(value: Any) -> None:
@@ -157,6 +158,7 @@ def test_unknown_extensions_are_refused() -> None:
         unpack_value(b"\xd4\x09\x00")
 
 
+@pytest.mark.slow
 @examples(5)
 @given(
     st.binary(max_size=30)

@@ -208,6 +208,7 @@ def spawned(code: str, path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_process_killed_before_its_commit(path: Path) -> None:
     """What a killed process put and did not commit is gone, even beyond what fits in memory; commits stay."""

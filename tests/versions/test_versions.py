@@ -82,6 +82,7 @@ def test_results_are_kept_and_shown(tmp_path: Path) -> None:
     assert "4.1 on 3.10, " in tables
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["4.3/3.10", "3.5/3.11", "4.0", "4.0/3.10/newest"])
 def test_what_does_not_go_together_is_refused(text: str) -> None:
     """Of environments that there are not."""

@@ -36,6 +36,7 @@ def test_peer_emits_the_same_rows(name: str) -> None:
     assert 0 < found.deviating < CASES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file", few(sorted((RECORDED / "deviations").iterdir()), 12), ids=lambda file: file.stem
 )
@@ -48,6 +49,7 @@ def test_recorded_deviations_are_known(file: Path) -> None:
     assert verdict.explained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [slow("sliding"), "session"])
 def test_wrong_rows_of_ours_are_no_deviation(window: str) -> None:
     """Where Kafka deviates, a row of ours that is wrong is a failure, also one that is near the deviation."""
@@ -70,6 +72,7 @@ def test_wrong_rows_of_ours_are_no_deviation(window: str) -> None:
     assert kafka.compared(options, records, replace(ours, empty=False), kafkas).failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [slow("sliding"), "session", slow("hopping"), slow("tumbling")])
 def test_other_differences_are_failures(window: str) -> None:
     """A value, a row or a late record that differs without reason is a failure."""

@@ -306,6 +306,7 @@ class TestDecimals:
         data = pa.array([Decimal(text) for text in texts], pa.decimal128(precision, scale))
         assert Decimal(mean) == result(agg.avg("v"), data)
 
+    @pytest.mark.slow
     def test_mean_of_what_has_no_sum(self) -> None:
         """A mean that fits is right though the sum has more than 38 digits."""
         data = pa.array([Decimal("9" * 34)] * 10**5, pa.decimal128(38, 0))
@@ -357,6 +358,7 @@ class TestPairs:
         y_array, x_array = pa.array(y, pa.float64()), pa.array(x, pa.float64())
         assert expected == pair_results(y_array, x_array)
 
+    @pytest.mark.slow
     @given(
         st.lists(st.tuples(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30)), min_size=1, max_size=4),
         st.sampled_from([math.inf, -math.inf, math.nan]),
@@ -489,6 +491,7 @@ class TestOrder:
         assert ["a", "b"] == [result(a, ["a", "b"], by) for a in (agg.min_by("v", "w"), agg.max_by("v", "w"))]
 
 
+@pytest.mark.slow
 def test_distinct_values_of_many_long_windows() -> None:
     """Thousands of windows over thousands of values hold the distinct values that sets hold."""
     rng = np.random.default_rng(4)

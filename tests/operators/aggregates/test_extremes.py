@@ -92,6 +92,7 @@ def products(v: Values, w: Values) -> Fraction:
     return sum(((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True)), Fraction(0)) / len(a)
 
 
+@pytest.mark.slow
 @given(FINITE, st.data())
 def test_variance(values: Values, data: st.DataObject) -> None:
     """Within a few units of the last digit of the true one, 0 where it is 0, and the same every way."""
@@ -102,6 +103,7 @@ def test_variance(values: Values, data: st.DataObject) -> None:
     assert len(set(values)) > 1 or found[0] == 0.0
 
 
+@pytest.mark.slow
 @given(NEAR_ONE_ANOTHER | FAR_APART | ORDINARY, st.data())
 def test_covariance(v: Values, data: st.DataObject) -> None:
     """Right for its columns' spread, and the same every way but for the last digits."""
@@ -111,6 +113,7 @@ def test_covariance(v: Values, data: st.DataObject) -> None:
         assert found == pytest.approx(rounded(products(v, w)), rel=1e-15, abs=1e-15 * size + 5e-323)
 
 
+@pytest.mark.slow
 @given(HUGE | FAR_APART | ORDINARY, st.data())
 def test_sum_and_mean(values: Values, data: st.DataObject) -> None:
     """Finite where the true one is, infinite where it is beyond doubles, however far sums went in between."""
@@ -121,6 +124,7 @@ def test_sum_and_mean(values: Values, data: st.DataObject) -> None:
             assert found == pytest.approx(rounded(expected), rel=1e-15, abs=size)
 
 
+@pytest.mark.slow
 @given(NOT_FINITE, st.data())
 def test_infinities(values: Values, data: st.DataObject) -> None:
     """An infinity among numbers whose sum is beyond doubles is that infinity; two of them, or NaN, are NaN."""

@@ -80,6 +80,7 @@ def test_the_library_opens_sketches_of_ranks(count: int, per_pane: int) -> None:
         assert sketch.num_retained < 400
 
 
+@pytest.mark.slow
 def test_sketches_do_not_depend_on_batches() -> None:
     """A stream that brings records in any order and cut, hopping or beside records, ends in the bytes of one batch."""
     rng = np.random.default_rng(4)

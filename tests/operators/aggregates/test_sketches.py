@@ -211,6 +211,7 @@ def test_quantiles_of_nan_and_infinity() -> None:
         assert [expected] == finished(bound, [state]).to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("rsd", [0.02, 0.13])
 @pytest.mark.parametrize("per_pane", [1, 2, 60, 900])
@@ -283,6 +284,7 @@ def test_the_library_has_the_same_hashes_and_opens_our_states(name: str, rsd: fl
     assert opened.get_estimate() == pytest.approx(alone.get_estimate(), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [500, 3_000, 20_000, 300_000])
 def test_estimates_are_off_as_said(count: int) -> None:
     """The standard deviation is that of HyperLogLog, 1.04 / sqrt(4,096), and there is no bias to speak of."""
@@ -309,6 +311,7 @@ def test_a_cut_state_of_quantiles_is_refused_by_name() -> None:
         Sketches.read([b"abc"])
 
 
+@pytest.mark.slow
 def test_nothing_else_is_needed() -> None:
     """Where datasketches is not installed, estimates work."""
     code = """

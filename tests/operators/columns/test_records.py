@@ -184,6 +184,7 @@ class TestNumberKeys:
         assert list(range(len(rows))) == numbers
         assert rows == [list(row) for row in zip(*(column.to_pylist() for column in distinct), strict=True)]
 
+    @pytest.mark.slow
     @given(
         st.lists(
             st.tuples(

@@ -385,6 +385,7 @@ def test_the_documented_commands_are_valid() -> None:
         assert callable(parser().parse_args(shlex.split(command)[1:]).run), command
 
 
+@pytest.mark.slow
 def test_the_command_as_a_process(tmp_path: Path) -> None:
     """`python -m operators` is the command: it prints an error on stderr, and nothing else."""
     done = subprocess.run(

@@ -220,6 +220,7 @@ def test_buckets_are_numbered_as_in_errors() -> None:
         assert numbers == [SurveyedBucket.of(row, 0, 0, 0).number for row in rows]
 
 
+@pytest.mark.slow
 def test_a_large_state_has_a_small_page() -> None:
     """Buckets and segments are gathered to 60 by 80 cells, and tables are cut."""
     op = HoppingWindows("1 hour", "10 minutes", grace="20 days").group_by("k").aggregate(n=agg.count())

@@ -107,6 +107,7 @@ def test_rows_are_those_of_brute_force(backend: str, seed: int) -> None:
     assert counters.late > 0
 
 
+@pytest.mark.slow
 def test_timers_that_timers_set_fire_in_the_same_step() -> None:
     """A bounded frame, one wide step, and many narrow ones give the same rows, over several segments."""
     records = [("a", 0, 3.0), ("b", 5, 1.0), ("a", 595_000, 90.0)]

@@ -209,6 +209,7 @@ class Forgetful(KeyedOperator):
         context.value = None
 
 
+@pytest.mark.slow
 def test_the_timer_queue_does_not_grow_with_batches() -> None:
     """A key whose timer is put off with each batch has one entry for its state, and others for records that wait."""
     engine, binding = own_engine(Forgetful())
@@ -263,6 +264,7 @@ class Order(KeyedOperator):
         return [row]
 
 
+@pytest.mark.slow
 def test_keys_that_have_gone_take_no_memory() -> None:
     """Keys that come and go for long, in a segment that stays: what tells where keys have pages does not grow with them."""
     rows = 0

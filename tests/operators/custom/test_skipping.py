@@ -115,6 +115,7 @@ def shuffled(rng: random.Random, number: int, keys: str) -> list[Record]:
     return [(rng.choice(keys), n * 3 + rng.randrange(150), rng.randrange(100)) for n in range(number)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["a", "abcd"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_all_is_as_without_what_raised(backend: str, keys: str) -> None:

@@ -68,6 +68,7 @@ def alone(kind: str, tables: list[pa.Table], results: dict[str, Any], windows: s
     return {window: found.get(window) for window in windows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hopping", "tumbling"])
 @examples(0.4)
 @given(ROWS, ROWS)

@@ -31,6 +31,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(package: ModuleType) -> 
         package.medain  # noqa: B018
 
 
+@pytest.mark.slow
 def test_plots_import_matplotlib_when_they_draw() -> None:
     """It is an optional package."""
     code = "import sys; from operators.testing import plot_windows; print('matplotlib' in sys.modules)"

@@ -195,6 +195,7 @@ def test_bytes_of_objects_are_about_those_of_pages(kind: str) -> None:
     assert size == pytest.approx(explained(operator).state.key_bytes(entries, pages), rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", few(KINDS, 3))
 def test_what_a_change_writes_does_not_follow_the_entries_of_the_key(kind: str) -> None:
     """One record of one key in each batch: a pane each for sliding windows, a few or one for the others."""
@@ -283,6 +284,7 @@ def test_bytes_of_custom_operators() -> None:
     assert "24 for an entry without its objects" in str(explained(values))
 
 
+@pytest.mark.slow
 def test_what_a_key_takes_is_what_it_takes() -> None:
     """For a thousand event times over the time that they are kept, and for a pane in each interval."""
     sliding = KINDS["sliding"].group_by("k").aggregate(**NUMBERS)

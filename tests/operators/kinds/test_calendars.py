@@ -87,6 +87,7 @@ def near(zone: str, chance: random.Random, count: int) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", few(ZONES, 4))
 def test_windows_are_those_of_python_s_clocks(zone: str) -> None:
     """Of each length, at the changes of the clock and around them: all windows of a time, and their bounds."""

@@ -162,6 +162,7 @@ def test_right_window_that_closes_next_still_comes_to_be() -> None:
         assert [(11, "b")] == feed(running, b=5)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(-30, 30), max_size=5), max_size=8))
 def test_entries_are_the_windows_while_none_has_closed(batches: list[list[int]]) -> None:
     """Without partly late records the store holds one entry per window, no more and no fewer."""

@@ -215,6 +215,7 @@ def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
         close_everything(runner)
 
 
+@pytest.mark.slow
 @given(scenarios(explicit=True))
 def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenario) -> None:
     """As on Spark, where a watermark of earlier batches is both close times: the oracle's windows."""
@@ -229,6 +230,7 @@ def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenar
         close_everything(runner)
 
 
+@pytest.mark.slow
 @examples(1.5)
 @given(scenarios())
 def test_built_in_aggregates_are_the_same_by_folds_as_by_panes(scenario: Scenario) -> None:
@@ -240,6 +242,7 @@ def test_built_in_aggregates_are_the_same_by_folds_as_by_panes(scenario: Scenari
     assert list(both[1]) == list(both[0])
 
 
+@pytest.mark.slow
 @examples(1.5)
 @given(scenarios())
 def test_folds_with_merge_go_by_panes_to_the_same_rows(scenario: Scenario) -> None:
@@ -254,6 +257,7 @@ def test_folds_with_merge_go_by_panes_to_the_same_rows(scenario: Scenario) -> No
         close_everything(runner)
 
 
+@pytest.mark.slow
 @examples(0.6)
 @given(scenarios(), st.randoms(use_true_random=False))
 def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, random: Any) -> None:
@@ -264,6 +268,7 @@ def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, rando
     assert list(map(rows, scenario.emitted())) == list(map(rows, shuffled.emitted()))
 
 
+@pytest.mark.slow
 @examples(0.4)
 @given(scenarios())
 def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
@@ -275,6 +280,7 @@ def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
     assert tables[0] == tables[2]
 
 
+@pytest.mark.slow
 @examples(0.6)
 @given(
     scenarios(),
@@ -311,6 +317,7 @@ def recorded() -> dict[str, dict[str, Any]]:
     return {name: case for name, case in cases.items() if case["options"]["window"] != "session"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", slow_but(["rocksdb"], ["memory", "rocksdb", "spark"]))
 @pytest.mark.parametrize("case", few(recorded().values(), 5), ids=recorded().keys())
 def test_folds_emit_what_was_recorded(case: dict[str, Any], backend: str) -> None:
@@ -356,6 +363,7 @@ ANY_ORDER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "windows",
     [

@@ -93,6 +93,7 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_sums.PageSums, "has", staticmethod(lambda pages: np.zeros(len(pages), bool)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "results", "delay"),
     few(
@@ -118,6 +119,7 @@ def test_rows_are_those_of_reading_every_page(
     assert emitted(kind, delay, delay, results) == summed
 
 
+@pytest.mark.slow
 def test_pages_in_the_middle_of_windows_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step reads the pages where windows begin and end: little more than half of what it would read else."""
     read = {"pages": 0}
@@ -154,6 +156,7 @@ def test_sums_take_no_more_memory_than_they_may(
     assert emitted("sliding", 5, GRACE, results) == expected
 
 
+@pytest.mark.slow
 def test_sums_go_with_the_segments_that_no_window_needs() -> None:
     """Also packed ones: after a pause of longer than a window nothing of what was before is kept."""
     with operator("sliding", "packed").local_runner("at", options=SEGMENTS) as runner:
@@ -172,6 +175,7 @@ def sums_of(runner: LocalRunner) -> page_sums.PageSums:
     return sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", [slow("memory"), "rocksdb"])
 def test_an_aborted_batch_leaves_no_sum_behind(backend: str) -> None:
     """What a failed batch wrote into a page is not in the page's sum afterwards."""

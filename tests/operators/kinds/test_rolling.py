@@ -206,6 +206,7 @@ def test_restarts_and_crashes_change_nothing(backend: str, scenario: Scenario, d
         check(scenario, emitted)
 
 
+@pytest.mark.slow
 @examples(1)
 @given(scenarios(), st.integers(1, 9))
 def test_batches_do_not_matter_on_close(scenario: Scenario, size: int) -> None:
@@ -221,6 +222,7 @@ def test_batches_do_not_matter_on_close(scenario: Scenario, size: int) -> None:
     assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 @examples(1)
 @given(scenarios())
 def test_left_windows_of_sliding_windows_are_rolling_rows(scenario: Scenario) -> None:
@@ -248,6 +250,7 @@ def test_left_windows_of_sliding_windows_are_rolling_rows(scenario: Scenario) ->
         assert ends[row["key"], row["time"]] == {name: row[name] for name in results}
 
 
+@pytest.mark.slow
 @examples(1)
 @given(scenarios(), st.data())
 def test_labels_have_what_records_of_their_time_have(scenario: Scenario, data: st.DataObject) -> None:
@@ -295,6 +298,7 @@ def test_labels_wait_longer_than_their_lookback() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_lifetime_moves_with_a_savepoint(tmp_path: Path) -> None:
     """Lifetime panes and waiting rows go on from a savepoint, in segments of another length."""
     windows = RollingWindows({"s": 5, "ever": "lifetime"}, grace=10)
@@ -345,6 +349,7 @@ FOLDED = {
 }
 
 
+@pytest.mark.slow
 @examples(1)
 @given(scenarios())
 def test_folds_without_merge_keep_the_records(scenario: Scenario) -> None:
@@ -366,6 +371,7 @@ def test_folds_without_merge_keep_the_records(scenario: Scenario) -> None:
             assert_rows(runner.process(*batch), wanted, keys=["number"])
 
 
+@pytest.mark.slow
 def test_what_waits_is_forgotten_with_its_last_row() -> None:
     """Rows leave the state when all of a page's are out, while its panes stay for the longest lookback."""
     operator = RollingWindows("1 day", grace="1 minute").group_by("key").aggregate(n=agg.count())
@@ -377,6 +383,7 @@ def test_what_waits_is_forgotten_with_its_last_row() -> None:
     assert len(entries) == 2_002
 
 
+@pytest.mark.slow
 def test_a_lifetime_is_one_pane() -> None:
     """What is older than the longest lookback is one pane for each key, however long the stream."""
     operator = RollingWindows({"s": 1_000, "ever": "lifetime"}).group_by("key").aggregate(n=agg.count())
@@ -388,6 +395,7 @@ def test_a_lifetime_is_one_pane() -> None:
     assert (row["n_s"], row["n_ever"]) == (2, 200)
 
 
+@pytest.mark.slow
 def test_an_aggregate_over_some_lookbacks() -> None:
     """`over` leaves the other lookbacks out, and what keeps each value is not kept for the lifetime."""
     windows = RollingWindows({"s": 2, "m": 5, "ever": "lifetime"})
@@ -486,6 +494,7 @@ def test_waiting_rows_are_joined_with_rows_of_columns_that_are_never_null() -> N
     assert all(row["nested"] == [{"a": row["time"]}] for row in found)
 
 
+@pytest.mark.slow
 def test_more_text_than_an_array_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, keys and results come out in order, in pieces that fit, also from a savepoint; by a limit of a few bytes."""
     rng = np.random.default_rng(7)
@@ -548,6 +557,7 @@ def test_a_lifetime_ends_with_a_pause() -> None:
     assert counts(rows) == [("a", 0, 1), ("a", 10, 2), ("a", 20, 3), ("a", 36, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 def test_state_of_idle_keys_goes(backend: str) -> None:
     """New keys come and go for ever, one stays: state stays as small as it was, and the one that stays is whole."""
@@ -563,6 +573,7 @@ def test_state_of_idle_keys_goes(backend: str) -> None:
     assert max(sizes[20:]) == max(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emit", ["on_close", "on_arrival"])
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 def test_a_running_query_gets_and_loses_an_end(backend: str, emit: Any, tmp_path: Path) -> None:
@@ -604,6 +615,7 @@ def test_a_pause_within_a_page_is_seen() -> None:
     assert [n for _, _, n in found] == [1, *range(1, 14)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emit", ["on_close", "on_arrival"])
 def test_what_is_not_combined_yet_continues_a_lifetime(emit: Any) -> None:
     """A key is not idle while it has a pane of its own behind what is combined, however far the close time has come.

@@ -45,6 +45,7 @@ def walk(rows: list[Row], longest: int | None) -> list[int]:
 class TestSessionStarts:
     """Rows cut into sessions."""
 
+    @pytest.mark.slow
     @examples(10)
     @given(ROWS, LONGEST)
     def test_sessions_are_those_of_a_walk(self, rows: list[Row], longest: int | None) -> None:

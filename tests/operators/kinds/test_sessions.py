@@ -387,6 +387,7 @@ def test_state_is_what_is_open() -> None:
             assert running.store.is_empty()
 
 
+@pytest.mark.slow
 def test_timers_of_a_session_that_goes_on_and_on_stay_few() -> None:
     """A session that every batch extends has a timer or two, however many batches there were."""
     operator = SessionWindows("1 minute", grace="10 minutes").group_by("key").aggregate(n=agg.count())
@@ -502,6 +503,7 @@ def test_definitions_are_values() -> None:
         windows.gap = 6  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [200, 203])
 @pytest.mark.parametrize("longest", [None, 0, 40])
 def test_a_bounded_run_of_many_small_steps_is_one_of_a_single_step(longest: int | None, count: int) -> None:

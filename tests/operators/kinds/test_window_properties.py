@@ -205,6 +205,7 @@ def test_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
         close_everything(runner)
 
 
+@pytest.mark.slow
 @examples(1.5)
 @given(scenarios(explicit=True))
 def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenario) -> None:
@@ -220,6 +221,7 @@ def test_rows_are_those_of_the_oracle_at_one_close_time_a_batch(scenario: Scenar
         close_everything(runner)
 
 
+@pytest.mark.slow
 @examples(2)
 @given(scenarios(kinds=PANED))
 def test_both_emit_policies_have_the_same_windows(scenario: Scenario) -> None:
@@ -233,6 +235,7 @@ def test_both_emit_policies_have_the_same_windows(scenario: Scenario) -> None:
     assert in_order({row[:3]: row for row in updates}.values()) == in_order(final)
 
 
+@pytest.mark.slow
 @given(scenarios(values=st.none() | st.floats(-1e6, 1e6, width=32)))
 def test_floating_point_rows_are_those_of_the_oracle(scenario: Scenario) -> None:
     """Sums, means, variances and deviations of fractions agree with exact arithmetic up to rounding."""
@@ -244,6 +247,7 @@ def test_floating_point_rows_are_those_of_the_oracle(scenario: Scenario) -> None
         close_everything(runner, pa.float64())
 
 
+@pytest.mark.slow
 @examples(0.6)
 @given(scenarios(), st.randoms(use_true_random=False))
 def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, random: Any) -> None:
@@ -255,6 +259,7 @@ def test_order_of_rows_within_a_batch_is_of_no_account(scenario: Scenario, rando
     assert scenario.emitted(scenario.steps) == scenario.emitted(shuffled)
 
 
+@pytest.mark.slow
 @given(scenarios(explicit=True, kinds=PANED), st.integers(1, 4))
 def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenario, length: int) -> None:
     """In parts that see the close times of the whole, the last row of each window is that of the whole."""
@@ -272,6 +277,7 @@ def test_splitting_a_batch_at_equal_close_times_changes_nothing(scenario: Scenar
         close_everything(parted)
 
 
+@pytest.mark.slow
 @given(scenarios(explicit=True, kinds=SESSIONS), st.integers(1, 4))
 def test_splitting_a_batch_of_sessions_changes_no_table(scenario: Scenario, length: int) -> None:
     """Updates and retractions of the parts, applied to a table, leave the table that those of the whole leave.
@@ -302,6 +308,7 @@ def upsert(table: dict[Row, Row], emitted: Sequence[Row]) -> None:
             table[row[:3]] = row
 
 
+@pytest.mark.slow
 @examples(0.6)
 @given(scenarios(explicit=True))
 def test_keys_can_be_dealt_out_to_separate_runners(scenario: Scenario) -> None:
@@ -319,6 +326,7 @@ def test_keys_can_be_dealt_out_to_separate_runners(scenario: Scenario) -> None:
     assert scenario.emitted(scenario.steps) == [in_order(both) for both in map(list.__add__, one, other)]
 
 
+@pytest.mark.slow
 @examples(0.4)
 @given(scenarios())
 def test_backends_and_segments_change_no_row(scenario: Scenario) -> None:
@@ -360,6 +368,7 @@ def test_restarts_change_nothing(scenario: Scenario, restarts: list[bool], large
     assert scenario.emitted(scenario.steps) == emitted
 
 
+@pytest.mark.slow
 @given(scenarios(), st.lists(st.sampled_from(CRASHES), min_size=MOST_STEPS, max_size=MOST_STEPS))
 def test_a_directory_outlives_crashes(scenario: Scenario, crashes: list[str]) -> None:
     """After a restart, in a new runner, on another backend, after a commit that failed: the same rows."""

@@ -13,6 +13,7 @@ from state_backends import resolve
 from state_backends.durability.pointer import read_pointer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_operator_says_once_what_its_state_depends_on(

@@ -44,6 +44,7 @@ def rows_of(runner: Any, tables: list[pa.Table], *, last: bool = False) -> list[
     return [repr(row) for rows in found for row in rows.to_pylist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_goes_on_with_another_grace(kind: str, tmp_path: Path) -> None:
     """Longer and shorter, with lengths that the default of a segment follows: all rows are those of one grace throughout."""

@@ -58,6 +58,7 @@ def run(copies: list[StatefulOperator], chance: random.Random, feed: list[tuple[
     return sorted(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", few(range(6), 6))
 @pytest.mark.parametrize("policy", ["on_close", "on_update"])
 @pytest.mark.parametrize("kind", KINDS)

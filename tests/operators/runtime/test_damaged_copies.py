@@ -57,6 +57,7 @@ def rows(
     return sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("times", [[10, LATER], [10, 20, LATER]], ids=["closes", "second record first"])
 def test_a_changed_byte_in_a_copy_loses_no_row(
@@ -70,6 +71,7 @@ def test_a_changed_byte_in_a_copy_loses_no_row(
     assert len(expected) >= KEYS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_no_snapshot_is_made_of_a_damaged_file(name: str, tmp_path: Path) -> None:
     """Batches go on by what RocksDB has in its cache. A new copy from the newest snapshot has all of it, too."""
@@ -102,6 +104,7 @@ def test_no_snapshot_is_made_of_a_damaged_file(name: str, tmp_path: Path) -> Non
     assert sorted(expected) == sorted(found)
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_damaged_snapshot_is_made_of_an_older_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -131,6 +134,7 @@ def test_a_copy_of_a_damaged_snapshot_is_made_of_an_older_one(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapts", [False, True])
 def test_a_page_that_is_damaged_in_a_sound_file_is_no_end(tmp_path: Path, *, adapts: bool) -> None:
     """A batch that reads it, or rewrites the state for a changed definition, begins again with a rebuilt copy."""

@@ -117,6 +117,7 @@ POOL: Mapping[str, Any] = {
 """Aggregates of which no two are made from the same states alone, though some share one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", few(KINDS, 3))
 def test_aggregates_come_and_go(kind: str, policy: str, tmp_path: Path) -> None:

@@ -200,6 +200,7 @@ def test_nothing_to_fill_is_refused(tmp_path: Path) -> None:
             runner.savepoint(tmp_path / "ahead", running=old)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", few(FILLED, 3))
 def test_buckets_that_lag(kind: str, policy: str, tmp_path: Path) -> None:
@@ -234,6 +235,7 @@ def test_buckets_that_lag(kind: str, policy: str, tmp_path: Path) -> None:
     assert len(expected) == len(emitted) + len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", ["tumbling", "sliding", "session"])
 def test_several_frames(kind: str, policy: str, tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def place(row: dict[str, Any]) -> tuple[Any, int, int]:
     return row["k"], row["window"]["start"], row["window"]["end"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snapshots", ["journal", "folder"])
 @pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 @pytest.mark.parametrize("kind", ["sliding", "lifetime"])

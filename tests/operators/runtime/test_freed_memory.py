@@ -32,6 +32,7 @@ def page_faults(how: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have ways of their own")
 def test_pages_are_kept() -> None:
     """Steps of 40 MB each get most of it anew if nobody cares, and nothing worth speaking of if it is kept."""

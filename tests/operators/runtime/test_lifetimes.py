@@ -80,6 +80,7 @@ def test_what_was_over_the_lifetime_can_be_so_again(tmp_path: Path) -> None:
     assert limited == [{name: row[name] for name in LIMITED.results} for row in undisturbed[4:6]]
 
 
+@pytest.mark.slow
 def test_a_mean_beside_a_sum(tmp_path: Path) -> None:
     """It follows from the states of a sum over the lifetime; not from those of a sum that was limited."""
     total, mean = agg.sum("f"), agg.avg("f")
@@ -184,6 +185,7 @@ POOL = {
 PHASES = 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_lookbacks_come_and_go(seed: int, tmp_path: Path) -> None:
     """Whatever is limited, not limited, added and dropped: each counts the records since it was there, or over the lifetime."""

@@ -39,6 +39,7 @@ def ended(rows: pa.Table) -> pa.Table:
     return pa.table({"k": rows["k"], "t": end, "v": rows["n"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", few(KINDS, 4))
 @pytest.mark.parametrize("first", KINDS)
 @given(batches=st.lists(RECORDS, min_size=1, max_size=6))
@@ -60,6 +61,7 @@ def test_two_runners_in_a_row(first: str, second: str, batches: list[list[tuple[
     assert sorted(map(repr, expected.to_pylist())) == sorted(map(repr, pa.concat_tables(found).to_pylist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", FINAL)
 @given(batches=st.lists(st.lists(st.tuples(st.just("a"), st.integers(-9, 9)), max_size=5), max_size=8))
 def test_no_window_is_late_for_the_next_runner(first: str, batches: list[list[tuple[str, int]]]) -> None:

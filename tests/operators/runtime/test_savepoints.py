@@ -22,6 +22,7 @@ every_kind = pytest.mark.parametrize("kind", few(KINDS, 3))
 both_policies = pytest.mark.parametrize("policy", POLICIES)
 
 
+@pytest.mark.slow
 @both_policies
 @every_kind
 def test_moved_runners_emit_what_an_undisturbed_one_does(kind: str, policy: str, tmp_path: Path) -> None:
@@ -133,6 +134,7 @@ def test_nothing_to_save(tmp_path: Path) -> None:
     assert not (tmp_path / "savepoint").exists()
 
 
+@pytest.mark.slow
 @both_policies
 @every_kind
 def test_buckets_that_are_dealt_out_anew_emit_what_one_operator_does(

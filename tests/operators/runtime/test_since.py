@@ -30,6 +30,7 @@ def told(runner: Any) -> int:
     return since
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "fold" not in kind])
 def test_windows_that_begin_later_are_complete(kind: str, backend: str, tmp_path: Path) -> None:

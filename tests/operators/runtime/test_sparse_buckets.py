@@ -41,6 +41,7 @@ def test_a_lifetime_gets_an_end_where_nothing_is_stored(backend: str, before: in
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tumbling", "sliding", "session", "rolling", "lifetimes"])
 @pytest.mark.parametrize("seed", [0, *map(slow, range(1, 4))])
 def test_any_changes_of_sparse_buckets(kind: str, seed: int, tmp_path: Path) -> None:

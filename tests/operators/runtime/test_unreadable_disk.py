@@ -113,6 +113,7 @@ def run(
     return errors, rows, done.stderr
 
 
+@pytest.mark.slow
 def test_a_journal_that_cannot_be_read_is_named(library: Path, tmp_path: Path) -> None:
     """SQLite's read errors end the batch with the journal's name. Nothing is lost: with another disk it goes on."""
     errors, rows, _ = run(library, "journal", tmp_path, "always")
@@ -122,6 +123,7 @@ def test_a_journal_that_cannot_be_read_is_named(library: Path, tmp_path: Path) -
     assert "disk I/O error" in errors[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["once", "always"])
 @pytest.mark.parametrize("snapshots", [False, True])
 def test_reads_that_fail_lose_no_row(library: Path, tmp_path: Path, sign: str, *, snapshots: bool) -> None:

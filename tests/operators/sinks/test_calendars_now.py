@@ -45,6 +45,7 @@ def begins(at: int, lookback: str) -> int:
     return round((local.astimezone(dt.timezone.utc) - BEGIN).total_seconds() * 1_000)
 
 
+@pytest.mark.slow
 def test_days_weeks_and_months_so_far_are_those_of_brute_force(tmp_path: Path) -> None:
     """At moments around a change of the clock, the begin of a month, and at midnight itself; `apply_as_of` says the same."""
     lookbacks = {"today": "day to date", "wtd": "week to date", "mtd": "month to date", "3h": "3 hours"}

@@ -17,6 +17,7 @@ from tests.operators.sinks.reading import read_delta
 QUERIES, BATCHES = ("one", "two", "three"), 4
 
 
+@pytest.mark.slow
 def test_queries_that_write_at_once_do_not_fail_each_other(tmp_path: Path) -> None:
     """Each creates the table or finds it, and merges again where another one was faster."""
     path = tmp_path / "t"

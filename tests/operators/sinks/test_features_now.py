@@ -79,6 +79,7 @@ def as_of(
     return sorted(rows.drop_columns("asked").to_pylist(), key=lambda row: str(row["k"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize(("lookbacks", "arguments"), LOOKBACKS)
 def test_answers_are_those_of_apply_as_of(
@@ -110,6 +111,7 @@ def test_answers_are_those_of_apply_as_of(
                 assert found.table.to_pylist()[0] == {"k": "a", **one}
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_brute_force(tmp_path: Path) -> None:
     """Of a key with several pages in a segment, at the end of a segment, and at a record's own instant."""
     pages = SQLitePages(tmp_path / "f.db", "pages")
@@ -153,6 +155,7 @@ def test_forgotten_keys_are_gone_from_the_table(tmp_path: Path) -> None:
         assert [0, 1] == [reader.get({"k": k}, moment(100))["n_5m"] for k in "ab"]
 
 
+@pytest.mark.slow
 def test_forgotten_keys_leave_no_bytes_in_the_file(tmp_path: Path) -> None:
     """Though a service stays connected: neither keys nor the values that lists keep."""
     pages = SQLitePages(tmp_path / "f.db", "pages")
@@ -183,6 +186,7 @@ def test_before_a_bucket_has_worked_there_are_no_pages(tmp_path: Path) -> None:
         assert {"n_5m": 1, "s_5m": 7} == dict(reader.get({"k": "a"}, moment(100)))
 
 
+@pytest.mark.slow
 def test_expired_segments_leave_the_table(tmp_path: Path) -> None:
     """Rows are those of pages that are stored."""
     pages = SQLitePages(tmp_path / "f.db", "pages")
@@ -334,6 +338,7 @@ def test_an_earlier_batch_is_refused(published: SQLitePages) -> None:
         publisher.step([("a", 0, 1)])
 
 
+@pytest.mark.slow
 def test_a_reader_needs_neither_spark_nor_java(published: SQLitePages) -> None:
     """Nothing of them is imported for an answer."""
     code = f"""

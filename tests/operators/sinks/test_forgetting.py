@@ -128,6 +128,7 @@ def test_a_column_of_unknown_values_is_refused(tmp_path: Path) -> None:
         upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=["k"], query="q").forget([{"k": NOON}])
 
 
+@pytest.mark.slow
 def test_numbers_of_any_type_are_keys_of_numeric(database: str) -> None:
     """PostgreSQL compares them by value: also those of unsigned numbers, and of a table that a user made."""
     with psycopg.connect(database) as db:

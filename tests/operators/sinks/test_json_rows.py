@@ -4,6 +4,7 @@ import json
 import math
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def test_values_of_all_types_come_back() -> None:
     assert pa.table(columns, rows.column_names).to_pylist() == rows.to_pylist()
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(TEXT, st.none() | st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False)), max_size=8

@@ -123,6 +123,7 @@ LOOKBACKS: list[tuple[dict[str, str], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "lookbacks", "closed"),
     [(("memory", "rocksdb")[n % 2], *lookbacks) for n, lookbacks in enumerate(LOOKBACKS)],
@@ -177,6 +178,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> SQLitePages:
 BUSY = features({"1m": "1 minute", "10m": "10 minutes", "30m": "30 minutes"})
 
 
+@pytest.mark.slow
 def test_a_busy_key_is_answered_in_two_rounds_from_few_bytes(busy: SQLitePages) -> None:
     """Also where windows begin in the middle of segments, and end before the last record."""
     records = np.sort(np.random.default_rng(1).integers(0, 30 * MINUTE, MANY))
@@ -208,6 +210,7 @@ def answered(reader: FeatureReader, at: dt.datetime) -> object:
         return INCOMPLETE if INCOMPLETE in str(error) else error
 
 
+@pytest.mark.slow
 def test_a_row_that_something_else_deleted_is_an_error(busy: SQLitePages, tmp_path: Path) -> None:
     """A sum, or the pages of a part: an answer would lack records."""
     copied = SQLitePages(tmp_path / "f.db", "pages")
@@ -225,6 +228,7 @@ def test_a_row_that_something_else_deleted_is_an_error(busy: SQLitePages, tmp_pa
     assert refused >= 2
 
 
+@pytest.mark.slow
 def test_rounds_are_of_one_batch(tmp_path: Path) -> None:
     """A batch that is written between two rounds makes the reader begin again."""
     made, pages = features({"1m": "1 minute"}), SQLitePages(tmp_path / "f.db", "pages")

@@ -179,6 +179,7 @@ def near(value: Any) -> Any:
     return pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(("collect_set", "linear_trend"), CASES))
 def test_aggregate_is_sparks_own(frame: DataFrame, name: str) -> None:
     """Each type gives the values and the type of Spark's function, over all records and over those of a filter."""

@@ -212,6 +212,7 @@ def test_rows_of_one_segment_come_out_some_at_a_time(
     assert max(out) < 200
 
 
+@pytest.mark.slow
 def test_what_is_on_disk_is_gone_after_the_batch(tmp_path: Path) -> None:
     """No file stays, and no descriptor, though the operator and its copy do."""
     with limits(500):
@@ -269,6 +270,7 @@ def test_a_spool_without_room_says_where_it_is(tmp_path: Path) -> None:
         Spool(tmp_path / "taken", 3).extend([b"1234"])
 
 
+@pytest.mark.slow
 def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) -> None:
     """A batch that fails in its third part begins again from the state before it, though two parts were in the copy."""
     tables, folder = batches(7), tmp_path / "x"

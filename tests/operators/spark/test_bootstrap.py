@@ -48,6 +48,7 @@ def rest(spark: SparkSession, source: Path) -> DataFrame:
     return stream(spark, source).where(F.col("at") >= F.lit(CUT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["session"], ["session", "rolling"]))
 def test_history_and_stream_are_one_long_stream(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str
@@ -104,6 +105,7 @@ def test_added_aggregates_are_filled_from_history(spark: SparkSession, source: P
     assert expected == sorted([*after, *rows(still.select(out.columns))], key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "windows",
     [
@@ -150,6 +152,7 @@ def test_updates_go_on_from_all_windows_of_the_history(
     assert 1 <= after.agg(F.min("sequence")).first()[0]
 
 
+@pytest.mark.slow
 def test_frames_without_records_and_without_zones(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """An empty history is a beginning, too; and a time without zone is compared as it is."""
     past = history(spark, source)
@@ -167,6 +170,7 @@ def test_frames_without_records_and_without_zones(spark: SparkSession, source: P
     assert 1 == len({sum(file.rows for file in one.files) for one in some})
 
 
+@pytest.mark.slow
 def test_cogrouped_frames(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     windows = TumblingWindows("3 seconds", grace="8 seconds").group_by("k")
     both = windows.cogroup(left={"n": agg.count()}, right={"m": agg.sum("v")})
@@ -253,6 +257,7 @@ def test_mistakes(spark: SparkSession, source: Path, tmp_path: Path, mistake: st
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_savepoint_is_left_alone(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     past = history(spark, source).limit(3)
     COUNT.savepoint(past, "at", tmp_path / "savepoint", CUT)

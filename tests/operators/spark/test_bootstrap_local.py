@@ -69,6 +69,7 @@ def saved(frame: Frame, binding: Binding, close: int, files: int, folder: Path) 
     write_header(Folder(str(folder)), binding.identity(), binding.stored_schema(), close, files_, origin)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", few(OPERATORS, 4))
 @given(frame=frames(), data=st.data())
 @examples(0.5)

@@ -15,6 +15,7 @@ from tests.effort import examples, few
 from tests.operators.spark.bounded_frames import FAR, OPERATORS, SCHEMA, WINDOWS, Frame, frames, plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", few(OPERATORS, 4))
 @given(frame=frames())
 @examples(0.6)

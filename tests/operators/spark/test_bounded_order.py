@@ -34,6 +34,7 @@ def frame(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_rows_of_a_key_are_in_order_of_time(spark: SparkSession) -> None:
     """In one partition, as one group, and no row is before what `time_reached` said after the rows before it."""
     ordered = sorting.in_order(frame(spark), ["k"], F.unix_micros("at"))
@@ -53,6 +54,7 @@ def test_rows_of_a_key_are_in_order_of_time(spark: SparkSession) -> None:
     assert all(1 == len(groups) for groups in places.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "windows", [SlidingWindows("500 ms"), SessionWindows("100 ms")], ids=["sliding", "session"]
 )
@@ -68,6 +70,7 @@ def test_windows_of_far_times_are_those_of_the_local_runner(
     assert sorted(map(repr, expected.to_pylist())) == sorted(map(repr, found.to_pylist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [70, 250_000])
 @pytest.mark.parametrize("kind", ["hopping", "session", "user operation"])
 def test_a_first_stage_behind_a_shuffle_sends_the_same_rows(

@@ -57,6 +57,7 @@ def frame(spark: SparkSession, seed: int) -> DataFrame:
     return rows.withColumn("x", F.col("v") / 8).repartition(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", slow_but(["sliding, fold"], CASES))
 def test_rows_are_those_of_one_batch(spark: SparkSession, case: str) -> None:
     """Whichever stage accumulates them, with and without late records asked for."""
@@ -74,6 +75,7 @@ def test_rows_are_those_of_one_batch(spark: SparkSession, case: str) -> None:
     assert 0 == both.late.count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sliding", slow("tumbling"), slow("session")])
 def test_cogrouped_frames(spark: SparkSession, kind: str) -> None:
     """Each frame's rows come from tasks of their own."""

@@ -50,6 +50,7 @@ def windows_by_category() -> WindowedAggregation:
     )
 
 
+@pytest.mark.slow
 def test_windows_in_batch_and_on_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """With an expression as category: types of Spark, keys in order, and the same rows on a stream."""
     frame = payments(spark)
@@ -87,6 +88,7 @@ def test_windows_in_batch_and_on_a_stream(spark: SparkSession, tmp_path: Path) -
     assert closed
 
 
+@pytest.mark.slow
 def test_labels_have_maps(spark: SparkSession) -> None:
     """As of a time before all records, an empty map; beside records what was there by then."""
     frame = payments(spark)

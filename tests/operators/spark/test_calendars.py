@@ -52,6 +52,7 @@ def found(emitted: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in emitted.selectExpr(*columns).collect()), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", "spark"])
 def test_frames_and_streams_have_the_windows_of_the_calendar(
     spark: SparkSession, tmp_path: Path, backend: str
@@ -73,6 +74,7 @@ def test_frames_and_streams_have_the_windows_of_the_calendar(
     assert closed == found(spark.read.parquet(str(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_records_have_their_day_and_month_so_far_beside_them(spark: SparkSession, tmp_path: Path) -> None:
     """The same in a bounded frame, in a stream that closes all, and by Spark's own windows over a key of the local date."""
     windows = RollingWindows({"today": "day to date", "mtd": "month to date"}, zone="America/New_York")
@@ -98,6 +100,7 @@ def test_records_have_their_day_and_month_so_far_beside_them(spark: SparkSession
     assert rows(spark.read.parquet(str(tmp_path / "out")).selectExpr(*columns)) == ours
 
 
+@pytest.mark.slow
 def test_months_are_those_of_date_trunc(spark: SparkSession) -> None:
     """Spark truncates in the session's zone: the same months, quarters, weeks and days where no date comes twice."""
     before = spark.conf.get("spark.sql.session.timeZone")

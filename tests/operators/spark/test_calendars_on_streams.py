@@ -46,6 +46,7 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "windows",
     [
@@ -94,6 +95,7 @@ def test_months_of_days_are_the_months_of_records(spark: SparkSession, tmp_path:
     assert rows(whole.apply(frame(spark, folder), "at").where(others)) == rows(found.drop("days"))
 
 
+@pytest.mark.slow
 def test_days_of_several_inputs_are_kept_in_a_table(spark: SparkSession, tmp_path: Path) -> None:
     """The table has, for each local date, how many records each input had: those that Python's own zones count."""
     folder = files(tmp_path / "in")

@@ -409,6 +409,7 @@ def refused(spark: SparkSession, source: Path) -> Iterator[tuple[str, Callable[[
     )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_right_is_refused(spark: SparkSession, source: Path) -> None:
     """When the plan is made, with the way out."""
     for said, plan in refused(spark, source):
@@ -458,6 +459,7 @@ def test_a_custom_operator_keeps_to_what_it_declares(
     )
 
 
+@pytest.mark.slow
 def test_threads_that_chain_at_once_leave_the_output_of_the_process(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_an_operator_that_can_go_on_is_let_be(
     assert files(checkpoint) == before
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_checkpoint_is_refused(
     spark: SparkSession, source: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_changed_operator_is_found_before_it_starts(
         changed.check(stream(spark, source), "at", checkpoint, options=options)
 
 
+@pytest.mark.slow
 def test_added_aggregates_that_are_to_be_taken_over_are_let_be(
     spark: SparkSession, source: Path, checkpoint: Path
 ) -> None:
@@ -294,6 +296,7 @@ def test_spark_refuses_state_of_another_kind_of_operator(spark: SparkSession, tm
             run_query(queries[now], tmp_path / now, tmp_path / "checkpoints" / before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "named",
     ["metadata", "commits/{}", "offsets/{}", "state/0/_metadata/v2/0", "state/0/_stateSchema/default/[0-9]*"],

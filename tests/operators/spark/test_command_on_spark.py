@@ -174,6 +174,7 @@ TITLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("archive", slow_but(["spark-custom"], TITLES))
 def test_a_report_has_a_section_for_each_operator(archive: str, tmp_path: Path, printed) -> None:
     """Of all kinds, on each backend, with snapshots that were moved."""

@@ -31,6 +31,7 @@ print(json.dumps([before, after, pyspark.join.__file__, daemon.MESSAGES in sys.m
 """
 
 
+@pytest.mark.slow
 def test_the_daemon_knows_no_folders_of_archives(tmp_path: Path) -> None:
     """Each of them would cost every new worker a look through the whole archive. What is in it is still found."""
     archive = (

@@ -20,6 +20,7 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([], SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "way", "aggregations", "passes"),
     [
@@ -51,6 +52,7 @@ def test_a_collated_key_is_refused(frame: DataFrame) -> None:
         Explanation.of(operator, frame.withColumn("k", F.collate("k", "UTF8_LCASE")), "at")
 
 
+@pytest.mark.slow
 def test_a_chain_is_told(spark: SparkSession) -> None:
     """Whose watermark it has; and what `apply` refuses is refused here too."""
     stream = spark.readStream.format("rate").load()

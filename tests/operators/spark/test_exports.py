@@ -105,6 +105,7 @@ class Committing(MemoryBackend):
 """
 
 
+@pytest.mark.slow
 def test_a_query_that_goes_on_meanwhile_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """A batch that is committed while the state is read would lend its offsets to the state of an earlier one."""
     checkpoint = tmp_path / "checkpoint"

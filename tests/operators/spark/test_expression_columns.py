@@ -86,6 +86,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["sliding"], KINDS))
 def test_bounded_frame(spark: SparkSession, source: Path, kind: str) -> None:
     """Keys, event time, inputs and conditions as expressions give what columns give, with `F.col` for names as well."""
@@ -147,6 +148,7 @@ def test_chain(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     assert set() < set(rows(spark.read.parquet(str(tmp_path / "out")))) <= set(expected)
 
 
+@pytest.mark.slow
 def test_late_records_have_the_columns_of_the_frame(spark: SparkSession, source: Path) -> None:
     """Late and bad records are reported without what was made of expressions."""
     frame = spark.read.parquet(str(source)).withColumn("at", F.expr("if(v = 1, null, at)"))
@@ -155,6 +157,7 @@ def test_late_records_have_the_columns_of_the_frame(spark: SparkSession, source:
     assert both.late.count() == frame.where("v = 1").count() > 0
 
 
+@pytest.mark.slow
 def test_two_frames(spark: SparkSession, source: Path) -> None:
     """An expression is evaluated in each frame, also where only one of them has a column of its name."""
     clicks = spark.read.parquet(str(source))
@@ -213,6 +216,7 @@ class Echo(KeyedOperator):
         return [{"value": record["v"], "of": context.key["k"]}]
 
 
+@pytest.mark.slow
 def test_custom_operator(spark: SparkSession, source: Path) -> None:
     """Keys and event time of custom operators may be expressions."""
     frame = spark.read.parquet(str(source))
@@ -222,6 +226,7 @@ def test_custom_operator(spark: SparkSession, source: Path) -> None:
     assert rows(found) == rows(expected)
 
 
+@pytest.mark.slow
 def test_names(spark: SparkSession) -> None:
     """A key is named as `groupBy` names it; a plain column is itself; fields and casts are told apart."""
     frame = spark.sql(

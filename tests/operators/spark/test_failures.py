@@ -247,6 +247,7 @@ def test_a_lost_list_of_operators_is_told() -> None:
     assert "Restore it from a copy of the checkpoint" in told
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_trigger_for_real_time_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     """By Spark, when the query starts or soon after; the way out is told."""

@@ -78,6 +78,7 @@ def stage(operator: WindowedAggregation, frame: DataFrame) -> EngineStage | None
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_windows_are_those_of_the_local_runner(spark: SparkSession, kind: str) -> None:
     """Every window of rows of all sorts, to the last bit of its sums."""
@@ -91,6 +92,7 @@ def test_windows_are_those_of_the_local_runner(spark: SparkSession, kind: str) -
     assert bits(expected) == bits(found.toArrow().cast(expected.schema))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tick", ["1 us", "1 ms"])
 def test_far_apart_times_are_left_out_as_elsewhere(spark: SparkSession, tick: str) -> None:
     """Times that no window can have, or whose bounds microseconds cannot tell, are dropped, on either side."""
@@ -115,6 +117,7 @@ def test_far_apart_times_are_left_out_as_elsewhere(spark: SparkSession, tick: st
     assert 4 - (tick == "1 ms") == sum(found.column("n").to_pylist())
 
 
+@pytest.mark.slow
 def test_keys_after_the_year_9999(spark: SparkSession) -> None:
     """Dates and timestamps that Python has no values for are keys in either first stage, and come out as they were."""
     frame = spark.range(6).selectExpr(
@@ -127,6 +130,7 @@ def test_keys_after_the_year_9999(spark: SparkSession) -> None:
         assert sorted(map(tuple, expected.collect())) == sorted(map(tuple, found.collect()))
 
 
+@pytest.mark.slow
 def test_a_sum_beyond_64_bits_is_refused(spark: SparkSession) -> None:
     """Whole numbers that no longer fit are an error that names the column, never a wrapped number."""
     frame = spark.createDataFrame([("k", 2**62)] * 3, "k string, v bigint").withColumn(

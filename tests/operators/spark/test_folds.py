@@ -36,6 +36,7 @@ def built_in(kind: str) -> WindowedAggregation:
     return WINDOWS[kind].group_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["sliding"], WINDOWS))
 def test_bounded_folds_give_the_windows_of_panes(spark: SparkSession, source: Path, kind: str) -> None:
     """All windows of a bounded frame."""

@@ -42,6 +42,7 @@ def callers(frame: FrameType | None) -> Iterator[tuple[str, str]]:
         frame = frame.f_back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_batch_takes_few_frames_and_modules_to_the_store(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def last_watermark(query: Any) -> str:
     return max(batch["eventTime"]["watermark"][:4] for batch in query.recentProgress if batch["eventTime"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sliding", slow("rolling"), slow("session")])
 def test_a_stream_goes_on_as_if_they_had_not_come(
     spark: SparkSession, sound: Path, spoilt: Path, tmp_path: Path, kind: str
@@ -77,6 +78,7 @@ def test_a_stream_goes_on_as_if_they_had_not_come(
     assert last_watermark(query) == "2023"
 
 
+@pytest.mark.slow
 def test_without_it_one_record_makes_all_others_late(
     spark: SparkSession, spoilt: Path, tmp_path: Path
 ) -> None:
@@ -85,6 +87,7 @@ def test_without_it_one_record_makes_all_others_late(
     assert (counted(query, "windows_out", "late"), last_watermark(query)) == (600, "2099")
 
 
+@pytest.mark.slow
 def test_a_running_query_gets_it_with_a_restart(
     spark: SparkSession, sound: Path, spoilt: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_a_running_query_gets_it_with_a_restart(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", ["at", slow("local"), slow("expression")])
 def test_they_come_out_as_they_were(spark: SparkSession, spoilt: Path, tmp_path: Path, time: str) -> None:
     """With their reason and the time that they had, from a stream and from a bounded frame."""
@@ -128,6 +132,7 @@ def test_they_come_out_as_they_were(spark: SparkSession, spoilt: Path, tmp_path:
         assert Counter(map(tuple, found)) == {(IN_THE_FUTURE, 2100, 2100, None): 3, (NO_TIME, *[None] * 3): 1}
 
 
+@pytest.mark.slow
 def test_the_limit_is_that_of_the_clock(spark: SparkSession) -> None:
     """A record that is less than `max_future` ahead counts."""
     frame = spark.range(2).selectExpr(
@@ -158,6 +163,7 @@ def test_of_several_frames_each_leaves_them_out(
     assert labelled.count() == 1204
 
 
+@pytest.mark.slow
 def test_a_stream_that_has_a_watermark_is_refused(spark: SparkSession, sound: Path) -> None:
     """Spark's own takes all records: the errors say where the limit belongs."""
     marked = stream(spark, sound).withWatermark("at", "8 seconds")

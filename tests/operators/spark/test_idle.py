@@ -55,6 +55,7 @@ def whole(spark: SparkSession, source: Path) -> DataFrame:
     return spark.read.schema(SCHEMA).parquet(str(source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sliding", soak("session")])
 def test_the_last_windows_come_out_when_nothing_comes(
     spark: SparkSession, source: Path, tmp_path: Path, kind: str

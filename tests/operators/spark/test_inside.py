@@ -155,6 +155,7 @@ def test_plans_of_another_engine_are_refused(text: str) -> None:
         inside.plan_nodes(frame)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("made", ["by Spark", "by a first stage in Python"])
 def test_a_bounded_frame_needs_no_plan(
@@ -405,6 +406,7 @@ def test_errors_have_a_condition_and_first_words(spark: SparkSession) -> None:
     assert "\n" not in said + ("\n" if "Project" in said or "SQLSTATE" in said else ""), broken(said, depends)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_error_of_a_query_has_its_causes(spark: SparkSession, tmp_path: Path) -> None:
     """Its own text may say no more than that something was thrown."""
@@ -451,6 +453,7 @@ def properties(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"batch": [found[0]], "run": [found[1]]})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_tasks_know_their_batch_and_run_and_a_sink_its_query(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(1).write.parquet(str(tmp_path / "in"))

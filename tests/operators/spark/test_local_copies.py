@@ -68,6 +68,7 @@ def test_a_directory_is_taken_over_from_a_process_that_ended(tmp_path: Path) -> 
     other_lock.release()
 
 
+@pytest.mark.slow
 def test_a_killed_process_releases_its_directory(tmp_path: Path) -> None:
     """The lock ends with the process, however it ends."""
     code = (
@@ -151,6 +152,7 @@ def until(reached: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holder", HOLDS)
 def test_a_copy_of_another_process_goes_when_keys_are_forgotten(tmp_path: Path, holder: str) -> None:
     """A process for state removes it by itself, a worker with its next call, and what a killed one leaves, the next sweep."""

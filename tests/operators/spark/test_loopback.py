@@ -46,6 +46,7 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 """127.0.0.1, ::1, and 127.0.0.1 as an address of six bytes more, as /proc writes them."""
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux lists sockets in /proc")
 @pytest.mark.parametrize("started", few(["fresh", "before"], 2))

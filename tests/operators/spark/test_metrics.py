@@ -38,6 +38,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_metrics_agree_with_the_state_and_the_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """Live keys, panes and bytes are those of the checkpoint, and every row out is counted as what it is."""
     lines: list[str] = []
@@ -160,6 +161,7 @@ def wait_for(lines: list[str], count: int) -> None:
     wait_until(lambda: len(lines) >= count, f"{count} lines", lambda: len(lines))
 
 
+@pytest.mark.slow
 def test_a_failure_in_a_worker_is_told_on_the_driver(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_failure_in_a_worker_is_told_on_the_driver(
     )
 
 
+@pytest.mark.slow
 def test_what_two_attempts_of_a_task_counted_counts_once(spark: SparkSession) -> None:
     """Whatever the attempts took; values of others are added, or the largest is taken."""
     told = [[7, 3, 10, 5], [9, 4, 20, 6], [7, 3, 10, 50], None, [1, 2, 30, 7]]

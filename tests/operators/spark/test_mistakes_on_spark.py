@@ -172,6 +172,7 @@ def test_times_of_day_are_refused_by_name(
         mistake(spark.read.parquet(str(source)).withColumns(times))
 
 
+@pytest.mark.slow
 def test_streams_of_one_window_have_one_clock(spark: SparkSession, source: Path) -> None:
     """Instants beside local times are refused, and which of the two they are is part of the state's identity."""
     one = stream(spark, source)
@@ -184,6 +185,7 @@ def test_streams_of_one_window_have_one_clock(spark: SparkSession, source: Path)
         assert clock == binding.identity()[CLOCK]
 
 
+@pytest.mark.slow
 def test_names_that_differ_by_case_where_spark_tells_them_apart(spark: SparkSession, source: Path) -> None:
     """Operators read each of two such columns, and no result has both names: tables elsewhere take them as one."""
     spark.conf.set("spark.sql.caseSensitive", "true")
@@ -240,6 +242,7 @@ COMPARING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streaming", [False, True])
 def test_collations_are_refused_where_texts_are_compared(
     spark: SparkSession, source: Path, streaming: bool
@@ -260,6 +263,7 @@ def test_collations_are_refused_where_texts_are_compared(
     WINDOWS.windows.group_by("s").aggregate(**COMPARING).apply(plain, "at")
 
 
+@pytest.mark.slow
 def test_keys_of_a_collation_made_equal(spark: SparkSession, source: Path) -> None:
     """The way out that the error names gives the groups that Spark makes under the collation."""
     frame = spark.read.parquet(str(source)).withColumn("s", F.expr("if(v > 0, upper(k), k)"))
@@ -269,6 +273,7 @@ def test_keys_of_a_collation_made_equal(spark: SparkSession, source: Path) -> No
     assert sorted(row["n"] for row in found.collect()) == sorted(row["count"] for row in expected.collect())
 
 
+@pytest.mark.slow
 def test_operators_of_one_query_want_names_of_their_own(spark: SparkSession, source: Path) -> None:
     """An operator behind another is told how to be named apart."""
     first = COUNT.apply(stream(spark, source), "at").selectExpr("k", "window.start AS at", "n")
@@ -278,6 +283,7 @@ def test_operators_of_one_query_want_names_of_their_own(spark: SparkSession, sou
     assert second.apply(first, "at", name="second").isStreaming
 
 
+@pytest.mark.slow
 def test_what_spark_refuses_itself(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """Output mode complete, and a stream without a checkpoint."""
     rows = COUNT.apply(stream(spark, source), "at")
@@ -289,6 +295,7 @@ def test_what_spark_refuses_itself(spark: SparkSession, source: Path, tmp_path: 
         complete.option("checkpointLocation", str(tmp_path / "cp")).start()
 
 
+@pytest.mark.slow
 def test_state_that_is_not_there(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """The folder is named."""
     missing = str(tmp_path / "nowhere")
@@ -317,6 +324,7 @@ TOLD = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("windows", "where"),
     [
@@ -332,6 +340,7 @@ def test_a_failure_over_a_bounded_frame(spark: SparkSession, source: Path, windo
     assert re.fullmatch(rf"operator 'sums', {where}: {TOLD}", str(what_failed(caught.value)))
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed(spark: SparkSession, source: Path) -> None:
     """It can't say which operator it worked for; that it died is said."""
 
@@ -347,6 +356,7 @@ def test_a_worker_that_is_killed(spark: SparkSession, source: Path) -> None:
     assert re.match("a Python worker of Spark died without an error message: .*start the query again$", told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "where"),
     [

@@ -90,6 +90,7 @@ def test_processes_end_with_the_session(tmp_path: Path, conf: str) -> None:
         assert all(has_ended(holder) for holder in holders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["java", soak("python")])
 def test_processes_end_when_spark_is_killed(tmp_path: Path, killed: str) -> None:
     """The executor, which is the driver here, or the program that has started it."""

@@ -26,6 +26,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_writer_of_windows_and_late_records_may_look_at_some(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.range(40).selectExpr("int(id % 3) k", "timestamp_seconds(id) at", "id other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [SlidingWindows("2 seconds"), TumblingWindows("4 seconds")], ids=str)
 def test_a_bounded_frame_gives_the_same_rows(frame: DataFrame, windows: SlidingWindows) -> None:
     """Of the columns and types that are given: the key is a text then."""
@@ -46,6 +47,7 @@ def test_one_without_the_other_and_text_are_refused(frame: DataFrame) -> None:
         COUNT.apply(frame, "time", schema=SCHEMA, streaming=False)
 
 
+@pytest.mark.slow
 def test_a_bounded_frame_that_is_said_to_be_a_stream_fails(frame: DataFrame) -> None:
     """Spark runs it, but never closes a window."""
     with pytest.raises(Exception, match="streaming=False") as caught:
@@ -63,6 +65,7 @@ def test_a_stream_that_is_said_to_be_bounded_is_refused_by_spark(spark: SparkSes
         rows.writeStream.format("noop").start()
 
 
+@pytest.mark.slow
 def test_records_of_the_future_need_no_analysis(frame: DataFrame) -> None:
     """The frame has columns that nobody asked Spark for."""
     later = frame.selectExpr("k", "if(k = 1, timestamp'2100-01-01', at) at")

@@ -53,6 +53,7 @@ def instant(ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(BASE_US // 1_000_000, dt.timezone.utc) + dt.timedelta(milliseconds=ms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 def test_answers_are_those_of_labels(spark: SparkSession, backend: str, tmp_path: Path) -> None:
     """After all batches, and after a restart with more of them; a table that comes later gets all pages."""
@@ -65,6 +66,7 @@ def test_answers_are_those_of_labels(spark: SparkSession, backend: str, tmp_path
         assert batch >= FILES - 1
 
 
+@pytest.mark.slow
 def test_a_table_that_lacks_batches_gets_all_pages(spark: SparkSession, tmp_path: Path) -> None:
     """A new one beside a query that has run for long, and one that comes back."""
     write_source(tmp_path / "in", FILES, 60, seed=6)
@@ -79,6 +81,7 @@ def test_a_table_that_lacks_batches_gets_all_pages(spark: SparkSession, tmp_path
     assert answers(first, at)[1] < answers(second, at)[1]
 
 
+@pytest.mark.slow
 def test_open_windows_of_keys_are_those_that_read_windows_finds(spark: SparkSession, tmp_path: Path) -> None:
     """Of sessions, in the table and in the checkpoint."""
     write_source(tmp_path / "in", FILES, 120, seed=9)
@@ -114,6 +117,7 @@ def test_what_cannot_be_published_is_refused(spark: SparkSession, tmp_path: Path
     assert not (tmp_path / "f.db").exists()
 
 
+@pytest.mark.slow
 def test_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """One that starts anew on a table of the same features."""
     write_source(tmp_path / "in", 1, 10, seed=8)

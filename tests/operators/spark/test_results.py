@@ -82,6 +82,7 @@ def files(config: StateConfig) -> list[Path]:
     return [*bucket_dir(config).glob("rows-*")]
 
 
+@pytest.mark.slow
 def test_many_rows_go_in_a_file_and_few_as_a_blob(config: StateConfig) -> None:
     """In their order. Files are gone once they are read."""
     tables = table(3), table(MANY, 3), table(2, MANY + 3), table(MANY, MANY + 5)
@@ -96,6 +97,7 @@ def test_many_rows_go_in_a_file_and_few_as_a_blob(config: StateConfig) -> None:
     assert max(batch.nbytes for batch in batches) < 2 * blobs.BLOB_BYTES
 
 
+@pytest.mark.slow
 def test_without_a_sign_all_go_through_spark(config: StateConfig) -> None:
     """As large as they are."""
     through = sent(config, table(MANY), in_files=False)
@@ -113,6 +115,7 @@ def small_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_files")
 def test_a_file_that_cannot_be_written(
     config: StateConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -145,6 +148,7 @@ def cut_to_its_batches(data: bytes) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -184,6 +188,7 @@ def test_other_files_are_not_read(
     assert path.exists()
 
 
+@pytest.mark.slow
 def test_what_nobody_has_read_is_removed_with_the_next_batch(config: StateConfig) -> None:
     """A worker was killed before it came to it. Other attempts at the same batch may still be read."""
     first = sent(config, table(MANY), batch="7 1000")
@@ -234,6 +239,7 @@ def test_whoever_renews_its_sign_sweeps_the_directory(config: StateConfig) -> No
     assert [] == [*config.directory.glob(f"{1:016x}/*")]
 
 
+@pytest.mark.slow
 def test_a_bucket_without_work_removes_what_failed_attempts_left(tmp_path: Path) -> None:
     """Spark calls all buckets in each batch."""
     config = resolve("memory", {"state.directory": str(tmp_path)})

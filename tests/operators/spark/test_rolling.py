@@ -185,6 +185,7 @@ def test_other_lookbacks_after_a_restart(spark: SparkSession, source: Path, tmp_
     assert out["before"].count() > 0 < out["after"].count()
 
 
+@pytest.mark.slow
 def test_on_arrival_each_batch_emits_its_own_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """On arrival, a batch's rows are what the bounded frame of all batches so far gives them."""
     batches: list[list[tuple[Any, ...]]] = []
@@ -255,6 +256,7 @@ def joined(labels: DataFrame, records: DataFrame) -> DataFrame:
     return pairs.groupBy("id", "k", "asked_at", "label", "x").agg(*columns).drop("id")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bounded", slow("stream")])
 def test_labels_as_of_their_time(spark: SparkSession, source: Path, tmp_path: Path, kind: str) -> None:
     """Each label has the aggregates of the records before it, or nulls if it has no time; in a stream once it is closed."""

@@ -89,6 +89,7 @@ def failing(on_error: str) -> Any:
     return WINDOWS.aggregate(total=total)
 
 
+@pytest.mark.slow
 def test_a_query_that_a_record_ends(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """`what_failed` names the record; with on_error="skip" the same query goes on, and counts what it skips."""
     with pytest.raises(StreamingQueryException) as caught:
@@ -217,6 +218,7 @@ def test_a_snapshot_folder_that_fails_and_is_there_again(
     )
 
 
+@pytest.mark.slow
 def test_what_sparks_deduplication_drops_never_comes_to_the_operator(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def judged(frame: DataFrame, gap: Any, time: str = "at") -> DataFrame:
     return results.select("k", "window", *RESULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["fixed", "expression"], GAPS))
 def test_bounded_frame_gives_sparks_own_sessions(spark: SparkSession, source: Path, kind: str) -> None:
     """A bounded frame gives exactly the rows of Spark's `session_window`, which drops rows whose gap is none."""
@@ -127,6 +128,7 @@ def test_updates_and_retractions_leave_the_table_of_the_bounded_frame(
     assert expected == sorted(table.values(), key=repr)
 
 
+@pytest.mark.slow
 def test_bounded_frame_on_update_has_only_updates(spark: SparkSession, source: Path) -> None:
     """After the last record both policies say the same: a bounded frame takes nothing back."""
     frame = spark.read.parquet(str(source))
@@ -135,6 +137,7 @@ def test_bounded_frame_on_update_has_only_updates(spark: SparkSession, source: P
     assert rows(windows.drop("change", "sequence")) == rows(operator("fixed").apply(frame, event_time="at"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [slow("fixed"), "milliseconds"])
 @pytest.mark.parametrize("longest", [slow(0), 200, slow(1_000)])
 def test_sessions_of_a_greatest_length_are_those_of_a_walk(
@@ -186,6 +189,7 @@ def test_one_key_with_more_rows_than_a_step(spark: SparkSession) -> None:
     assert expected == rows(op.apply(frame.coalesce(2), event_time="at"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", ["timestamp", slow("timestamp_ntz")])
 @pytest.mark.parametrize("zone", [slow("UTC"), "America/New_York"])
 def test_text_gaps_are_sparks_own_in_every_zone(spark: SparkSession, time: str, zone: str) -> None:
@@ -243,6 +247,7 @@ def test_stream_of_times_without_zone(spark: SparkSession, tmp_path: Path) -> No
     assert expected == got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sound", "gap"),
     [

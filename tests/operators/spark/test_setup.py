@@ -159,6 +159,7 @@ def test_partitions_far_from_buckets_are_warned_of(spark: SparkSession) -> None:
         check_partitions(spark, 3)
 
 
+@pytest.mark.slow
 def test_a_snapshot_folder_that_cannot_be_written_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
     """Only where snapshots are made; the stream is not refused, since workers may reach what the driver does not."""
     (tmp_path / "file").write_text("in the way")

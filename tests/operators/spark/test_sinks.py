@@ -112,6 +112,7 @@ def held(path: Path) -> list[tuple[int, int]]:
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
+@pytest.mark.slow
 def test_the_first_batch_of_another_checkpoint_is_no_repetition(spark: SparkSession, tmp_path: Path) -> None:
     """It has the number of the last one, if the query before it had a single batch; after a restart, that one is known."""
     upsert = upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=["k"], query="flights")
@@ -126,6 +127,7 @@ def test_the_first_batch_of_another_checkpoint_is_no_repetition(spark: SparkSess
         run(frame, upsert, tmp_path / "two")
 
 
+@pytest.mark.slow
 def test_what_fails_in_a_table_is_told(spark: SparkSession, tmp_path: Path) -> None:
     """The message of the sink's error and nothing else, in whatever way it came about; also of a key that is missing."""
 
@@ -157,6 +159,7 @@ def test_what_fails_in_a_table_is_told(spark: SparkSession, tmp_path: Path) -> N
     } == told
 
 
+@pytest.mark.slow
 def test_a_bounded_frame_with_other_rows_is_no_repetition(spark: SparkSession, tmp_path: Path) -> None:
     """The same rows are one, in whatever order they come; others under the same name and number are refused."""
     upsert = upsert_to(SQLiteSink(tmp_path / "t.db", "t"), keys=["k"], query="history")
@@ -173,6 +176,7 @@ def test_a_bounded_frame_with_other_rows_is_no_repetition(spark: SparkSession, t
     assert [(0, 1), (1, 2), (2, 3)] == held(tmp_path / "t.db")
 
 
+@pytest.mark.slow
 def test_a_bounded_frame_needs_a_name(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """There is no query; with a name, history goes into a table in one batch."""
     sink = SQLiteSink(tmp_path / "t.db", "t")

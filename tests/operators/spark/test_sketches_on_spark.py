@@ -10,6 +10,7 @@ from operators import aggregates as agg
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_spark_estimates_and_merges_sketches(spark: SparkSession) -> None:
     """Of the same values, by windows: a union with Spark's own sketch adds nothing, and unions of windows count once."""
     frame = spark.range(4_000, numPartitions=2).selectExpr(
@@ -52,6 +53,7 @@ def test_spark_estimates_and_merges_sketches(spark: SparkSession) -> None:
         assert union[name] == pytest.approx(right[name], rel=0.06), name
 
 
+@pytest.mark.slow
 def test_spark_reads_and_merges_samples(spark: SparkSession) -> None:
     """The number of values, ranks, and a merge with its own sketch; a window without values is a sketch without values."""
     frame = spark.range(4_000, numPartitions=2).selectExpr(
@@ -79,6 +81,7 @@ def test_spark_reads_and_merges_samples(spark: SparkSession) -> None:
         assert row.median == pytest.approx(125, abs=250 * 0.03)
 
 
+@pytest.mark.slow
 def test_sketches_of_spark_are_united(spark: SparkSession) -> None:
     """A column of Spark's own, of few values and of many: Spark finds in the union what it finds in its own."""
     frame = spark.range(12_000, numPartitions=2).selectExpr(

@@ -64,6 +64,7 @@ def wrong(frame: DataFrame) -> Counter[Any]:
     return Counter((*row, None) for row in frame.where(IS_WRONG).select("k", "at", "v").collect())
 
 
+@pytest.mark.slow
 def test_a_bounded_frame_has_the_rows_without_what_raised(spark: SparkSession, source: Path) -> None:
     """And reports the records, of which it knows key, time and declared inputs."""
     frame = spark.read.parquet(str(source))

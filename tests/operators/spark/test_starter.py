@@ -32,6 +32,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Starting]:
         yield process, name
 
 
+@pytest.mark.slow
 def test_processes_are_forked_and_end_with_the_daemon(daemon: Starting) -> None:
     """Killed, it ends nothing itself. Those that it has forked see that it is gone."""
     process, name = daemon
@@ -47,6 +48,7 @@ def test_processes_are_forked_and_end_with_the_daemon(daemon: Starting) -> None:
     assert not any(map(is_listening, (first, second, name)))
 
 
+@pytest.mark.slow
 def test_none_is_left_in_the_table_of_processes(daemon: Starting) -> None:
     """The starter waits for no process, and so the system does."""
     process, _ = daemon
@@ -59,6 +61,7 @@ def test_none_is_left_in_the_table_of_processes(daemon: Starting) -> None:
     assert not Path(f"/proc/{forked}").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent",
     [b"", b"{", b"[1]", json.dumps({"parent": []}).encode(), b"null"],
@@ -78,6 +81,7 @@ def test_what_is_no_order_is_passed_over(daemon: Starting, sent: bytes) -> None:
     assert [] == starting._started
 
 
+@pytest.mark.slow
 def test_a_worker_that_says_nothing_keeps_the_others_waiting_for_seconds(daemon: Starting) -> None:
     """One that stands still after it has connected."""
     process, name = daemon
@@ -87,6 +91,7 @@ def test_a_worker_that_says_nothing_keeps_the_others_waiting_for_seconds(daemon:
     assert [] == starting._started
 
 
+@pytest.mark.slow
 def test_an_order_that_cannot_be_carried_out(daemon: Starting, tmp_path: Path) -> None:
     """The new process says why on stderr and ends; the worker then starts one itself, afresh."""
     process, name = daemon
@@ -102,6 +107,7 @@ def test_an_order_that_cannot_be_carried_out(daemon: Starting, tmp_path: Path) -
     assert is_listening(starting.start(Parent.of(process.pid)))
 
 
+@pytest.mark.slow
 def test_without_a_starter_they_begin_afresh(daemon: Starting) -> None:
     """It was killed, for lack of memory perhaps."""
     process, name = daemon

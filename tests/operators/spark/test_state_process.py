@@ -69,6 +69,7 @@ def begun(constant: str, parent: Parent, first: str = "") -> Iterator["subproces
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_process_that_nobody_asks_ends() -> None:
     """The worker that started it may have been killed before it told others."""
     with begun("_UNKNOWN_S", Parent.of(os.getpid())) as process:
@@ -82,6 +83,7 @@ UNENDING = {
 """What would keep a process from ending."""
 
 
+@pytest.mark.slow
 def test_a_thread_of_a_function_keeps_no_process() -> None:
     """Such a thread would be waited for at the end of a program."""
     code = UNENDING["a thread of a function"]
@@ -89,6 +91,7 @@ def test_a_thread_of_a_function_keeps_no_process() -> None:
         assert 0 == process.wait(60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", UNENDING)
 def test_a_process_that_waits_for_its_end_ends_with_its_parent(what: str) -> None:
     """However long it would take to complete what it does."""
@@ -103,6 +106,7 @@ def test_a_process_that_waits_for_its_end_ends_with_its_parent(what: str) -> Non
         executor.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["killed", "killed and not waited for", "another process has its number"])
 def test_a_process_ends_with_its_parent(end: str) -> None:
     """However that ends: what has ended, and nobody has waited for, has ended, too."""
@@ -126,6 +130,7 @@ def no_room(*_: object, **__: object) -> None:
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["no interpreter", "no library", "no room in the table of processes"])
 def test_where_no_process_can_be_started(
     folder: Path, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -150,6 +155,7 @@ def test_where_no_process_can_be_started(
     assert not has_free_copy(config, store_id(folder))
 
 
+@pytest.mark.slow
 def test_a_function_that_ends_its_process_ends_the_worker_alone(bucket: Path) -> None:
     """As with any function in a worker of Spark."""
     assert [] == batch(bucket, "memory", "run", 0)
@@ -162,6 +168,7 @@ def test_a_function_that_ends_its_process_ends_the_worker_alone(bucket: Path) ->
     assert holder == state_process(bucket)
 
 
+@pytest.mark.slow
 def test_a_function_that_forks_is_answered_for_once(bucket: Path) -> None:
     """The new process ends when its function returns."""
     assert [] == batch(bucket, "memory", "run", 0)
@@ -171,6 +178,7 @@ def test_a_function_that_forks_is_answered_for_once(bucket: Path) -> None:
     assert ROWS == counts(batch(bucket, "memory", "run", 2))
 
 
+@pytest.mark.slow
 def test_a_process_that_a_function_leaves_takes_nobody_s_place(bucket: Path) -> None:
     """When the process for state dies, nobody waits for the one that was forked from it: another is started at once."""
     assert [] == batch(bucket, "memory", "run", 0)
@@ -190,6 +198,7 @@ def test_a_process_that_a_function_leaves_takes_nobody_s_place(bucket: Path) -> 
         os.kill(left, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_function_that_starts_threads(bucket: Path) -> None:
     """They run in the process that has the copy, and one that does not end is no matter."""
     assert [] == batch(bucket, "memory", "run", 0)
@@ -201,6 +210,7 @@ def test_a_function_that_starts_threads(bucket: Path) -> None:
     assert not has_free_copy(job(bucket, "memory").config, store_id(bucket))
 
 
+@pytest.mark.slow
 def test_a_function_that_needs_the_task_is_called_in_it(
     bucket: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,6 +247,7 @@ input()
 """
 
 
+@pytest.mark.slow
 def test_the_limit_of_the_workers_memory_holds(bucket: Path) -> None:
     """spark.executor.pyspark.memory is a limit of each process. What is more than that is an error of the batch, by name."""
     limit, environment = 6 << 30, {**os.environ, PARENT: str(os.getpid())}
@@ -255,6 +266,7 @@ def test_the_limit_of_the_workers_memory_holds(bucket: Path) -> None:
     assert re.search(rf"Max address space +{limit} +{limit} ", limits)
 
 
+@pytest.mark.slow
 def test_functions_meet_the_environment_of_the_worker(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its variables, its working directory, and where it looks for modules."""
     monkeypatch.setenv("MET", "here")
@@ -304,6 +316,7 @@ def test_slots_of_processes_that_have_ended_are_removed(processes: Started) -> N
     remove_old_slots()
 
 
+@pytest.mark.slow
 def test_processes_are_waited_for(processes: Started) -> None:
     """Those that have ended do not stay in the system's table of processes."""
     parent = Parent.of(os.getpid())

@@ -95,6 +95,7 @@ def test_a_query_goes_on_with_another_backend(spark: SparkSession, source: Path,
     assert closed_rows(spark, source) == rows(spark.read.parquet(str(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_backend_is_chosen_by_conf(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """The conf `spark.windows.state.backend` and its options choose the backend; the argument goes before it."""
     before = spark.conf.get("spark.windows.state.directory")
@@ -111,6 +112,7 @@ def test_backend_is_chosen_by_conf(spark: SparkSession, source: Path, tmp_path: 
     assert list((tmp_path / "here").glob("*/*-rocksdb/CURRENT"))
 
 
+@pytest.mark.slow
 def test_bad_and_late_rows_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     """Rows without event time and late rows do not stop a stream; progress counts them."""
     base = datetime(2024, 1, 1)

@@ -54,6 +54,7 @@ def judged(left: DataFrame, right: DataFrame) -> DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_bounded_frames_give_sparks_own_windows_joined(spark: SparkSession, sources: dict[str, Path]) -> None:
     """Bounded frames, one with another name for its event time, give the rows of two aggregations joined."""
     left, right = (spark.read.parquet(str(path)) for path in sources.values())
@@ -78,6 +79,7 @@ def test_streams_give_what_bounded_frames_give(
     assert rows(closed) == rows(spark.read.parquet(str(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_sessions_of_both_frames(spark: SparkSession, sources: dict[str, Path]) -> None:
     """Records of both frames make the sessions, with a gap per record that both frames have."""
     left, right = (spark.read.parquet(str(path)) for path in sources.values())

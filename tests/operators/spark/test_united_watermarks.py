@@ -46,6 +46,7 @@ def late(query: Any) -> int:
     return sum(batch.observedMetrics["windows_out"]["counts"]["late"] for batch in query.recentProgress)
 
 
+@pytest.mark.slow
 def test_records_of_the_stream_with_the_watermark_are_not_late(
     spark: SparkSession, sources: dict[str, Path], tmp_path: Path
 ) -> None:

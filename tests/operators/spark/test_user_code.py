@@ -124,6 +124,7 @@ def in_a_forked_worker() -> None:
     print(os.getpid(), flush=True)  # noqa: T201 - read by a test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_process_that_a_function_forks_writes_nothing(tmp_path: Path, raises: bool) -> None:
     """It has the same copy open, and ends when the function returns in it, or raises an error."""

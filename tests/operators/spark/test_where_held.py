@@ -114,6 +114,7 @@ def blobs(folder: Path) -> set[str]:
         return {name for (name,) in journal.execute("SELECT name FROM blobs")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", few(["memory", "rocksdb", "spark"], 3))
 def test_the_copy_outlives_the_worker(folders: list[Path], backend: str) -> None:
     """The process that a worker has started works on after the worker's end. When it is killed, another goes on where it was.
@@ -140,6 +141,7 @@ def test_the_copy_outlives_the_worker(folders: list[Path], backend: str) -> None
     assert ROWS == counts(batch(folder, backend, "run", 5))
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_at_work_is_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing was written by then, so another one works on the batch from its start."""
     assert [] == batch(folder, "rocksdb", "run", 0)
@@ -195,6 +197,7 @@ def cramped(tmp_path: Path) -> Iterator[Path]:
     group.rmdir()
 
 
+@pytest.mark.slow
 def test_a_process_that_the_kernel_kills_for_memory_is_replaced(
     folder: Path, cramped: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_process_that_the_kernel_kills_for_memory_is_replaced(
     assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
 
 
+@pytest.mark.slow
 def test_what_kills_each_process_is_an_error(folder: Path) -> None:
     """The worker does not try the same itself: it would be killed without a word, too. The batch can be repeated."""
     assert [] == batch(folder, "memory", "run", 0)
@@ -223,6 +227,7 @@ def test_what_kills_each_process_is_an_error(folder: Path) -> None:
     assert not has_copy(folder, "memory")
 
 
+@pytest.mark.slow
 def test_long_work_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process sends signs of life while it works."""
     assert [] == batch(folder, "memory", "run", 0)
@@ -232,6 +237,7 @@ def test_long_work_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not has_copy(folder, "memory")
 
 
+@pytest.mark.slow
 def test_a_process_that_stands_still_is_replaced(
     folders: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,6 +282,7 @@ batch(Path(sys.argv[1]), sys.argv[2], "run", 1, more=int(sys.argv[3]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", slow("rocksdb")])
 def test_a_snapshot_is_completed_when_its_worker_has_ended(
     folder: Path, backend: str, monkeypatch: pytest.MonkeyPatch
@@ -305,6 +312,7 @@ def test_a_snapshot_is_completed_when_its_worker_has_ended(
     assert (name, 0) == (after.newest.name, after.failures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", slow("rocksdb"), slow("spark")])
 def test_work_of_a_cancelled_task_counts_for_nothing(folder: Path, backend: str) -> None:
     """The process works on when Spark ends the worker. The next attempt, here with other records, does not wait for it."""
@@ -365,6 +373,7 @@ def test_a_large_state_with_a_folder_is_as_it_should_be(
     assert "no snapshot folder" not in caplog.text
 
 
+@pytest.mark.slow
 def test_an_error_of_the_operator_is_raised_here(folder: Path) -> None:
     """It is the error of the user's function, as if there were no other process; the batch can be repeated."""
     assert [] == batch(folder, "memory", "run", 0)
@@ -376,6 +385,7 @@ def test_an_error_of_the_operator_is_raised_here(folder: Path) -> None:
     assert not has_copy(folder, "memory")
 
 
+@pytest.mark.slow
 def test_functions_that_fail_only_there_are_called_here(
     folders: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -389,6 +399,7 @@ def test_functions_that_fail_only_there_are_called_here(
     assert 1 == caplog.text.count("not in this process")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "code"), [("earlier run", 1), ("run", 10)], ids=["run", "code"])
 def test_functions_of_another_run_or_code_are_not_used(folder: Path, run: str, code: int) -> None:
     """The process gets the new ones, and works in the same directory. Users can give two runs the same name."""
@@ -402,6 +413,7 @@ def test_functions_of_another_run_or_code_are_not_used(folder: Path, run: str, c
     assert not has_copy(folder, "rocksdb")
 
 
+@pytest.mark.slow
 def test_the_process_of_another_executor_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be of an application that ended, or have other code: it closes its copy, and one of this executor's takes over."""
     assert [] == batch(folder, "rocksdb", "run of another application", 0)
@@ -417,6 +429,7 @@ def test_the_process_of_another_executor_is_not_used(folder: Path, monkeypatch: 
     assert has_ended(second)
 
 
+@pytest.mark.slow
 def test_what_is_no_request_is_refused(folder: Path) -> None:
     """The connection is closed, and the process works on for others."""
     assert [] == batch(folder, "memory", "run", 0)
@@ -467,6 +480,7 @@ def answered(listener: socket.socket, answer: bytes | None) -> None:
                 task.receive()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", few([*BAD_ANSWERS, "no msgpack", "half a message", "closed"], 5))
 def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
     """This process works itself, and nothing of the answer is written. In the next batch, no stranger works."""
@@ -493,6 +507,7 @@ def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
     place.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", few(["{0}", "../{1}/x", "\xff\xfe", "", "0" * 16, "é" * 16], 3))
 def test_only_a_name_is_read_from_the_file_of_the_owner(folder: Path, tmp_path: Path, name: str) -> None:
     """Rows go to no socket outside of this user's folder, whatever somebody writes into the file."""
@@ -508,6 +523,7 @@ def test_only_a_name_is_read_from_the_file_of_the_owner(folder: Path, tmp_path: 
             listener.accept()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["pipe", "link", "folder"])
 def test_what_is_no_file_of_ours_is_not_read(folder: Path, tmp_path: Path, what: str) -> None:
     """A pipe would be waited for, and a link can lead anywhere. Where it can, this process announces itself in its place."""
@@ -527,6 +543,7 @@ def test_what_is_no_file_of_ours_is_not_read(folder: Path, tmp_path: Path, what:
     assert what == "folder" or socket_of(place.read_text()) is not None
 
 
+@pytest.mark.slow
 def test_nothing_is_written_through_planted_links(folder: Path, tmp_path: Path) -> None:
     """Not even under the name that the file had before it was complete, in earlier versions."""
     assert [] == batch(folder, "memory", "run", 0)
@@ -554,6 +571,7 @@ def test_a_copy_that_a_thread_holds_is_left_to_it(tmp_path: Path) -> None:
     assert not has_free_copy(one.config, "bucket")
 
 
+@pytest.mark.slow
 def test_messages_of_another_version_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker then has a copy of its own."""
     assert [] == batch(folder, "memory", "run", 0)

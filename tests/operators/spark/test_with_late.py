@@ -73,6 +73,7 @@ def total(progress: list[dict[str, Any]], of: str, name: str) -> int:
     return sum(batch[of]["counts"][name] for batch in progress)
 
 
+@pytest.mark.slow
 def test_a_bounded_frame_tells_of_bad_records(spark: SparkSession, source: Path) -> None:
     """Nothing is late where all is there; what has no time is told."""
     frame = with_extras(spark.read.parquet(str(source)))

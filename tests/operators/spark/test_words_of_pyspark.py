@@ -128,6 +128,7 @@ def test_the_table_has_each_aggregate_of_sql(spark: SparkSession) -> None:
     assert set() == {name for name in names if f"`{name}`" not in page}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_aggregates_of_sql_mean_what_they_mean_there(frame: DataFrame) -> None:
     """Those that PySpark has no function for."""
@@ -153,6 +154,7 @@ def test_aggregates_of_sql_mean_what_they_mean_there(frame: DataFrame) -> None:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("part", range(2))
 def test_aggregates_of_pyspark_mean_what_they_mean_there(frame: DataFrame, part: int) -> None:

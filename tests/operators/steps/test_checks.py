@@ -52,6 +52,7 @@ DAMAGES: dict[str, tuple[Callable[[TimedStore], Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", DAMAGES)
 def test_a_structure_that_does_not_agree_is_found(state: TimedStore, structure: str) -> None:
     damage, said = DAMAGES[structure]

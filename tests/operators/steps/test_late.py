@@ -63,6 +63,7 @@ def table(records: list[tuple[str, int, int]]) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emit", ["on_close", "on_update"])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_late_records_are_those_of_brute_force(kind: str, emit: str) -> None:

@@ -86,6 +86,7 @@ def emitted(
     return found, counters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WINDOWS)
 @examples(0.6)
 @given(

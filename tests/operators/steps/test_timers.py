@@ -136,6 +136,7 @@ def test_queue_is_a_list_of_timers(steps: list[tuple[int, list[tuple[bytes, int]
         assert len(entries) == len(queue)
 
 
+@pytest.mark.slow
 def test_many_adds() -> None:
     """Of ten thousand additions none was named twice, none too early, and none was forgotten."""
     queue, rng = TimerQueue(), random.Random(1)
@@ -149,6 +150,7 @@ def test_many_adds() -> None:
     assert all(due_of[key] < close for key, close in seen)
 
 
+@pytest.mark.slow
 def test_runs_stay_few() -> None:
     """Entries are kept in few sorted runs, so that a visit stays cheap however many additions there were."""
     queue = TimerQueue()
@@ -235,6 +237,7 @@ def test_packed_runs_are_a_dictionary(monkeypatch: pytest.MonkeyPatch, seed: int
     assert (0, {}) == (len(queue), queue._segments)
 
 
+@pytest.mark.slow
 def test_long_runs() -> None:
     """Of some hundred thousand entries of a few large additions each is named at its time, whatever the close times."""
     rng = np.random.default_rng(1)
@@ -250,6 +253,7 @@ def test_long_runs() -> None:
         check(queue)
 
 
+@pytest.mark.slow
 def test_many_entries_are_small() -> None:
     """A million entries cost little more than their keys, and spent ones give their room back."""
     queue, rng = TimerQueue(), np.random.default_rng(1)

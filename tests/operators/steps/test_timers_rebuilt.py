@@ -37,6 +37,7 @@ def feed(kind: str, backend: str, directory: Path, restarts: int) -> list[dict[s
     return sorted(rows, key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("few_pages", [-1, 1_000])
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("kind", few(KINDS, 3))
@@ -51,6 +52,7 @@ def test_timers_are_rebuilt_in_parts(
     assert expected == feed(kind, backend, tmp_path / "restarted", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("emit", "left"), [("on_close", [2, 1, 0, 0]), ("on_update", [3, 2, 1, 0])])
 def test_large_state_is_read_batch_by_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emit: str, left: list[int]

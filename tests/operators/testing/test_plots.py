@@ -101,6 +101,7 @@ def test_the_axis_keeps_to_the_windows(late: bool) -> None:
     assert len(bars(axes)) == 2
 
 
+@pytest.mark.slow
 def test_first_sixty_windows_are_drawn() -> None:
     """A note says how many there are; the axis ends with the last that is drawn."""
     batch = pa.table({"at": pa.array(range(0, 700, 10), pa.int64())})
@@ -111,6 +112,7 @@ def test_first_sixty_windows_are_drawn() -> None:
     assert 600 == max(dots(axes, "record"))
 
 
+@pytest.mark.slow
 def test_texts_do_not_overlap() -> None:
     """As drawn, neither results nor bounds nor the caption cover one another."""
     batch = pa.table({"at": pa.array(range(0, 90, 3), pa.int64()), "name": [f"name {n}" for n in range(30)]})

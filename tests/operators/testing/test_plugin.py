@@ -78,6 +78,7 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_each_backend_runs_the_tests_and_unknown_ones_fail(tmp_path: Path) -> None:
     """Fixtures run on the built-in backends and on those named; parameters of the same name stay what they are."""
     printed = run(tmp_path, "--state-backends= shelf:Shelf ,memory,shelv")
@@ -95,6 +96,7 @@ def test_each_backend_runs_the_tests_and_unknown_ones_fail(tmp_path: Path) -> No
     assert "unknown state backend 'shelv'" in printed
 
 
+@pytest.mark.slow
 def test_plugin_imports_no_more_than_it_needs() -> None:
     """Pytest loads it in every run of every project: the rest of the kit waits until a test asks for it."""
     code = "import sys, operators.testing.plugin; print(*sys.modules)"

@@ -276,6 +276,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert ["thesis.txt"] == [path.name for path in tmp_path.glob("*.txt")]
 
 
+@pytest.mark.slow
 def test_clear_that_is_lost(tmp_path: Path) -> None:
     """A process that dies right after it cleared leaves the old state, whole, or an empty store."""
     with opened(tmp_path / "store") as backend:
@@ -302,6 +303,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_lock_of_another_process(tmp_path: Path) -> None:
     """A directory that another process holds is refused by its name, until that process ends."""
     with opened(tmp_path) as backend:
@@ -336,6 +338,7 @@ write_forever("rocksdb", sys.argv[1], {"writeBufferMb": "1"})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_killed_process_leaves_a_version_that_went_to_disk(tmp_path: Path) -> None:
     """After SIGKILL in the midst of writes the store shows some version whole and can be written."""
@@ -371,6 +374,7 @@ def test_files_that_are_no_snapshot_are_refused(tmp_path: Path) -> None:
         assert_holds(backend, {0: {b"a": b"page"}}, b"v1")
 
 
+@pytest.mark.slow
 def test_dropped_segments_free_the_disk(tmp_path: Path) -> None:
     """What lies on disk follows what is live while segments come and go, and is next to nothing when all are gone."""
     rng = random.Random(1)

@@ -119,6 +119,7 @@ def assert_index_is_true(backend: SparkStateBackend, journal: RecordingJournal, 
     assert sorted(names) == journal.names()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_slots")
 @pytest.mark.parametrize("many", ["", "keys", "times"])
 def test_any_worker_sees_what_was_committed(journal: RecordingJournal, rng: random.Random, many: str) -> None:
@@ -289,6 +290,7 @@ def with_checksum(key: bytes, wanted: int) -> bytes:
     return key
 
 
+@pytest.mark.slow
 def test_nobody_can_choose_a_slot(journal: RecordingJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that were made to have one checksum fall into all slots, into other ones in each state."""
     monkeypatch.setattr(journal_index, "SLOT_BYTES", 2_000)

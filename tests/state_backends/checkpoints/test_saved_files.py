@@ -21,6 +21,7 @@ from state_backends.errors import StateError
 from state_backends.store.schema import TIME, StoredSchema
 
 
+@pytest.mark.slow
 def test_states_that_are_much_alike_are_gone_on_from(tmp_path: Path) -> None:
     """A savepoint whose values take many MiB in memory and few bytes in the file starts a runner."""
     windows = SlidingWindows(size=10, grace=100).group_by("k").aggregate(all=agg.collect_list("v"))
@@ -46,6 +47,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved_files, "_AT_ONCE_BYTES", 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 def test_long_keys_and_states_come_in_parts(tmp_path: Path) -> None:
     """The rows of a runner that starts from many small parts are those of one that goes on; each part has all of its keys."""

@@ -47,6 +47,7 @@ class TestRocksDB(BackendContract):
     ]
 
 
+@pytest.mark.slow
 class TestSmallRocksDB(OpeningContract, PagesContract, SegmentsContract, RecoveryContract, SnapshotContract):
     """RocksDB that flushes and compacts often, with another compression; kills find the same as with its defaults."""
 

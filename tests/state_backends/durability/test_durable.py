@@ -258,6 +258,7 @@ def long_log() -> Iterator[None]:
     _policies.pop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("long_log")
 @pytest.mark.parametrize("is_behind", [True, False])
 def test_a_long_changelog_is_not_held_at_once(is_behind: bool) -> None:
@@ -345,6 +346,7 @@ def test_base_grows_with_the_state(open_copy: Opener) -> None:
     assert gaps[-1] > 4 * gaps[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_bases")
 def test_old_bases_and_entries_are_removed(open_copy: Opener) -> None:
     """The journal holds the last base, the log after it, and a few entries before; nothing else stays."""

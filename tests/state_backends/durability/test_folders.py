@@ -215,6 +215,7 @@ def test_stored_uris_with_secrets_are_not_shown(uri: str) -> None:
     assert "hunter2" not in Folder(uri, stored=True).where("b")
 
 
+@pytest.mark.slow
 def test_stored_uris_with_secrets_are_used(s3: S3) -> None:
     """The snapshots of an existing checkpoint can still be read; errors leave out what may show the secret."""
     uri = s3.uri("AKIA:hunter2@bucket/stored")
@@ -226,6 +227,7 @@ def test_stored_uris_with_secrets_are_used(s3: S3) -> None:
     assert "hunter2" not in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
 def test_s3_folder(s3: S3, tmp_path: Path, scheme: str) -> None:
     """A folder in S3 works, by each of its schemes."""
@@ -353,6 +355,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 @pytest.mark.parametrize("kind", ["local", "s3"])
 def test_killed_writes_leave_whole_files(s3: S3, tmp_path: Path, kind: str) -> None:

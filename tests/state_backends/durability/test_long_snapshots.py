@@ -37,6 +37,7 @@ def manifests(store: Store) -> set[str]:
     return {Path(name).stem for name in found if name.endswith(".json")}
 
 
+@pytest.mark.slow
 def test_a_long_upload_is_waited_for(
     tmp_path: Path,
     opened: Callable[..., Store],
@@ -141,6 +142,7 @@ def fill(store: Store, copy: Durable, count: int) -> int:
     return 4_500_000
 
 
+@pytest.mark.slow
 def test_what_a_broken_attempt_has_stored_is_not_sent_again(
     tmp_path: Path,
     opened: Callable[..., Store],
@@ -241,6 +243,7 @@ def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "SHORT_LOG", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_logs")
 def test_the_changelog_stays_bounded_while_the_folder_fails(
     tmp_path: Path,
@@ -310,6 +313,7 @@ def test_a_large_state_is_not_written_into_the_journal(
         assert "cannot write a snapshot" in caplog.text or "was not completed" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_logs")
 def test_a_snapshot_that_one_in_the_journal_has_overtaken(
     tmp_path: Path, opened: Callable[..., Store], s3: S3, clock: SimpleNamespace

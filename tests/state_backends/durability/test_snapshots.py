@@ -44,6 +44,7 @@ DIGEST = "0a" * 32
 of_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="/proc says when a process began")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("background", [False, True])
 def test_restored_at_every_version(
@@ -66,6 +67,7 @@ def test_restored_at_every_version(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 def test_snapshots_of_both_kinds_follow_each_other(
     tmp_path: Path, opened: Callable[..., Store], rng: random.Random
@@ -81,6 +83,7 @@ def test_snapshots_of_both_kinds_follow_each_other(
     store.assert_restores("rocksdb")
 
 
+@pytest.mark.slow
 def test_snapshots_share_what_has_not_changed(tmp_path: Path, opened: Callable[..., Store]) -> None:
     """With 1 % of the state changed, a snapshot of RocksDB writes little and shares large files by name, no others."""
     store, rng = opened(tmp_path, bytes=1), random.Random(1)
@@ -159,6 +162,7 @@ def test_damaged_file_of_the_newest_snapshot(
         store.assert_restores("memory")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 def test_snapshots_go_on_after_a_damaged_one(tmp_path: Path, opened: Callable[..., Store], kind: str) -> None:
     """The snapshots after a fall-back share nothing with the damaged one, which is not counted on any more."""
@@ -182,6 +186,7 @@ def test_snapshots_go_on_after_a_damaged_one(tmp_path: Path, opened: Callable[..
         store.assert_restores("rocksdb")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", "rocksdb"])
 def test_a_stored_snapshot_that_rocksdb_cannot_read(
     tmp_path: Path, opened: Callable[..., Store], caplog: pytest.LogCaptureFixture, kind: str
@@ -357,6 +362,7 @@ def needed_by(store: Store, snapshot: Snapshot) -> set[str]:
     return {f"{snapshot.name}.json"} | {f"files/{part.file}" for part in parts}
 
 
+@pytest.mark.slow
 def test_what_failed_attempts_left_is_removed_after_an_hour(
     tmp_path: Path, opened: Callable[..., Store], kind: str
 ) -> None:
@@ -503,6 +509,7 @@ def test_folder_that_was_moved(tmp_path: Path, opened: Callable[..., Store], kin
     assert not (tmp_path / "folder").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("background", [False, True])
 def test_twins(tmp_path: Path, opened: Callable[..., Store], kind: str, *, background: bool) -> None:
     """Two copies commit the same batch and begin the same snapshot; the one whose journal counts goes on, with either."""
@@ -763,6 +770,7 @@ def commit_many(store: Store, copy: Durable, count: int, clock: SimpleNamespace)
         clock.now += 60
 
 
+@pytest.mark.slow
 def test_snapshots_of_a_uri_with_a_secret(
     tmp_path: Path, opened: Callable[..., Store], s3: S3, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -858,6 +866,7 @@ def test_storage_that_is_overloaded_for_a_while(
     store.assert_restores("memory")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compacting")  # Of a hundred small files, one in twenty always fails.
 @pytest.mark.parametrize(("status", "share", "batches"), [(403, 0.05, 36), (503, 0.05, 12)])
 def test_storage_that_fails_now_and_then(
@@ -943,6 +952,7 @@ print("restored", found == crash_state(pointer.number - 1))
 """
 
 
+@pytest.mark.slow
 def test_full_disk(tmp_path: Path) -> None:
     """Files that cannot grow leave nothing behind and fail no batch; with room, snapshots go on."""
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path)]
@@ -968,6 +978,7 @@ def test_manifest_round_trip() -> None:
                 Manifest.decode(bad, "here")
 
 
+@pytest.mark.slow
 def test_the_sizes_of_a_manifest_count(tmp_path: Path) -> None:
     """Of a file that is larger than its manifest says, a byte more is copied; pages are not read from huge files."""
     folder = SnapshotFolder(Folder(str(tmp_path)), "0123456789abcdef")

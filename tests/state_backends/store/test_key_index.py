@@ -25,6 +25,7 @@ def keys_in(index: KeyIndex, segment: int) -> set[bytes]:
     return set(np.array(KEYS)[index.has(segment, index.segments(hashes(KEYS)))].tolist())
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_pages_that_were_noted_are_found(steps: list[tuple[str, int, int]]) -> None:
     """Whatever was noted and not dropped is told; of other keys at most those of segments 32 apart, or of the same hash."""
@@ -73,6 +74,7 @@ def test_unknown_segments() -> None:
     assert 3 not in index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1_000, 300_000])
 def test_size_and_errors(at_once: int) -> None:
     """300,000 keys take up to 20 bytes each, also when older ones have gone, and few others are taken for one of them."""
@@ -121,6 +123,7 @@ def put(store: WindowStore, batch: int, time: int) -> None:
     store.put_many(names_of(batch), Entries(np.arange(1_000), (np.full(1_000, time),)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segments", [1, 8, 40])
 def test_keys_that_come_and_go(segments: int) -> None:
     """However many keys there ever were, the index holds few more than there are pages, and building it again costs little.

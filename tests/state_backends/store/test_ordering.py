@@ -34,6 +34,7 @@ def assert_ordered(rows: Rows) -> None:
     assert stable(rows) == (list(range(len(rows))) if order is None else order.tolist())
 
 
+@pytest.mark.slow
 @examples(3)
 @given(st.lists(st.tuples(KEYS, TIMES), max_size=30))
 def test_row_order_is_the_stable_order(rows: Rows) -> None:

@@ -39,6 +39,7 @@ def told(found: StoreUsage) -> tuple[int, int, int, int]:
     return found.pages, found.entries, found.size, found.keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [MemoryBackend, SparkStateBackend, RocksDBBackend])
 def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) -> None:
     """Puts, additions, deletions, whole segments dropped, pages written unread: what is told is what is there."""
@@ -66,6 +67,7 @@ def test_usage_follows_every_change(kind: type[StateBackend], tmp_path: Path) ->
     store.backend.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [MemoryBackend, SparkStateBackend, RocksDBBackend])
 def test_keys_of_several_pages(
     kind: type[StateBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -162,6 +164,7 @@ def test_keys_of_many_segments_are_counted_as_well() -> None:
     assert sample.keys == 0
 
 
+@pytest.mark.slow
 def test_the_error_of_the_estimate() -> None:
     """Of ten sets of keys, each in four segments, the root of the mean squared error is that of 8,192 keys or more."""
     rng, errors = np.random.default_rng(5), []

@@ -447,6 +447,7 @@ def pages_of(most_entries: int, most_bytes: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @examples(2)
 @given(st.lists(STEP, max_size=12), st.sampled_from([1, 5, 10, 1000]), st.sampled_from(SIZES))
 def test_store_is_a_dictionary_of_lists(steps: list[Any], segment_ticks: int, size: tuple[int, int]) -> None:
@@ -462,6 +463,7 @@ def test_an_expiry_that_does_not_count_leaves_no_earlier_end_of_a_segment(backen
     run(store, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("segment_ticks", [10, 40])
 def test_store_over_each_backend(
