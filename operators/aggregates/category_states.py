@@ -25,6 +25,8 @@ from operators.columns.records import Records
 from serializers.arrays import fill, rows_between
 from state_backends.store.ordering import row_order
 
+_ONE_NUMBER = 1 << 62
+"""What is less than this can be sorted as one whole number."""
 _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64)}
 
 
@@ -263,9 +265,7 @@ class CategoryRanges:
         if not len(self.window) or int(np.bincount(self.window).max()) <= most:
             return self
         count = prefix_difference(self.columns[0], self.lo, self.hi)
-        order = np.lexsort((self.number, -count, self.window))
-        first = np.searchsorted(self.window, np.arange(len(self.windows)))
-        kept = np.sort(order[np.arange(len(order)) - first[self.window] < most])
+        kept = np.sort(most_frequent(self.window, count, len(self.windows), most)[0])
         window, number, lo, hi = (column[kept] for column in (self.window, self.number, self.lo, self.hi))
         return replace(self, window=window, number=number, lo=lo, hi=hi)
 
@@ -279,6 +279,31 @@ class CategoryRanges:
     def lengths(self) -> Ints:
         """Return how many categories each window has."""
         return np.bincount(self.window, minlength=len(self.windows))
+
+
+def most_frequent(window: Ints, count: Ints, windows: int, most: int) -> tuple[Ints, Ints]:
+    """Return the rows of so many categories of each window, the most frequent first, of ties the first; and how many these are.
+
+    Args:
+        window: shape (n,), int64: a window for each row, ascending.
+        count: shape (n,), int64: not negative.
+        windows: number of windows.
+        most: of so many categories.
+
+    Cost: one sort of whole numbers, if window, count and place of a row fit into one.
+    """
+    first = np.searchsorted(window, np.arange(windows))
+    length = np.diff(first, append=len(window))
+    place = np.arange(len(window)) - first[window]
+    highest = int(count.max(initial=0))
+    bits = int(length.max(initial=0)).bit_length()
+    if (windows * (highest + 1)) << bits < _ONE_NUMBER:
+        rank = (window * (highest + 1) + (highest - count)) << bits | place
+        rank.sort()
+        order = first[window] + (rank & ((1 << bits) - 1))
+    else:
+        order = np.lexsort((-count, window))
+    return order[place < most], np.minimum(length, most)
 
 
 def _begins(run: Ints, number: Ints) -> Ints:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.aggregates.category_pages import items_in
-from operators.aggregates.category_states import CategoryRanges, CategoryStates
+from operators.aggregates.category_states import CategoryRanges, CategoryStates, most_frequent
 from operators.aggregates.definitions import Aggregate, Bound, ByCategory, Count, Types, is_atomic
 from operators.aggregates.operations import CountRows
 from operators.aggregates.result_arrays import list_array, typed_values
@@ -16,19 +16,6 @@ from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
 from operators.errors import DefinitionError
-
-Counts = tuple[Ints, Ints, Ints]
-"""Window, number of the value, and how often it occurs in that window: one row for each value of each window, in this order."""
-
-
-def most_frequent(counts: Counts, windows: int, most: int) -> tuple[Ints, Ints]:
-    """Return rows of the most frequent values of each window, the most frequent first; of ties the lowest. And how many."""
-    window, number, count = counts
-    order = np.lexsort((number, -count, window))
-    first = np.searchsorted(window, np.arange(windows))
-    length = np.diff(first, append=len(window))
-    place = np.arange(len(window)) - first[window]
-    return order[place < most], np.minimum(length, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +160,7 @@ class ApproxTopK(Aggregate):
             missed, *ranges = states[0]
             found = CategoryRanges.of(tuple(ranges))
             counts = found.window, found.number, prefix_difference(found.columns[0], found.lo, found.hi)
-            rows, length = most_frequent(counts, len(missed), self.k)
+            rows, length = most_frequent(found.window, counts[2], len(missed), self.k)
             window, number, count = (column[rows] for column in counts)
             items = typed_values(found.distinct, type_).take(pa.array(number))
             both = pa.StructArray.from_arrays([items, pa.array(count + missed[window])], fields=list(item))
