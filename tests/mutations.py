@@ -116,8 +116,8 @@ MUTATIONS = (
     ),
     Mutation(
         "which categories of a map stay",
-        "order = np.lexsort((self.number, -count, self.window))",
-        "order = np.lexsort((self.number, count, self.window))",
+        "rank = (window * (highest + 1) + (highest - count)) << bits | place",
+        "rank = (window * (highest + 1) + count) << bits | place",
         "A map of the two commonest categories has the two rarest.",
         _VALUE,
     ),
