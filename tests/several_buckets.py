@@ -29,8 +29,10 @@ def unnumbered(emitted: pa.Table) -> list[str]:
 class Buckets:
     """A query's buckets, as on Spark: each an operator with a journal, called when it has rows, or at times by its timer."""
 
-    def __init__(self, op: Any, count: int, folder: Path, chance: random.Random) -> None:
-        options = {"state.segment": chance.choice(SEGMENTS)}
+    def __init__(
+        self, op: Any, count: int, folder: Path, chance: random.Random, segments: Sequence[str] = SEGMENTS
+    ) -> None:
+        options = {"state.segment": chance.choice(segments)}
         self.chance = chance
         self.binding = op.bind(SCHEMA, "at", resolve("memory", options))
         self.parts = []

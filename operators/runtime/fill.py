@@ -178,9 +178,10 @@ class Fill:
             store.put_many([names[n] for n in at.tolist()], kept)
         engine = self.binding.plan.engine(store)
         engine.state.rebuild(self.history.close_time)
-        if close_time > self.history.close_time:
-            nothing = self.binding.read([self.binding.inputs.empty()])
-            engine.step(nothing, Step(close_time, close_time))
+        nothing = self.binding.read([self.binding.inputs.empty()])
+        engine.step(
+            nothing, Step(close_time, close_time)
+        )  # At the history's own time, too: its segments may be longer.
         parts = [
             Entries(np.array([numbers[name] for name in names], np.int64)[entries.key], entries.columns)
             for names, entries in store.scan()
@@ -285,9 +286,13 @@ class Fill:
         return self._of_lifetimes(entries) & ~found
 
     def _may_be_late(self, entries: Entries, close_time: int) -> Mask:
-        """Which panes may be of records that the query left out of its lifetimes, since they were too late to count there."""
+        """Which panes may be of records that the query dropped as late, or left out of lifetimes that end."""
         kind: Any = getattr(self.binding.plan, "kind", None)
-        if getattr(kind, "forget_after", None) is None:
+        if kind is not None and not hasattr(kind, "forget_after"):
+            return np.asarray(entries.time < kind.late_before(close_time))
+        if (
+            getattr(kind, "forget_after", None) is None
+        ):  # Late records count in rolling windows that are open.
             return np.zeros(len(entries), bool)
         return np.asarray(entries.time < kind.dead_before(close_time))
 
