@@ -66,7 +66,8 @@ def _texts(values: pa.Array | pa.ChunkedArray) -> pa.Array:
             texts = pc.if_else(pc.equal(texts, text), _scalar(f'"{name}"'), texts)
         return texts
     if pat.is_timestamp(type_):
-        return _quoted(pc.replace_substring(values.cast(_TEXT), " ", "T"))
+        few = values.dictionary_encode()  # Many rows have the bounds of the same windows.
+        return _quoted(pc.replace_substring(few.dictionary.cast(_TEXT), " ", "T")).take(few.indices)
     if pat.is_binary(type_) or pat.is_large_binary(type_) or pat.is_fixed_size_binary(type_):
         coded = [None if value is None else base64.b64encode(value).decode() for value in values.to_pylist()]
         return _quoted(pa.array(coded, _TEXT))
