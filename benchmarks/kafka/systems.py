@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from benchmarks.kafka.records import GRACE_MS, LENGTHS_MS, Row, Window, last_time
-from examples.kafka.jars import CONNECTOR, LOGGING, Artifact
+from examples.kafka.jars import CONNECTOR, LOGGING, Artifact, java_program
 
 STREAMS = Artifact("org.apache.kafka", "kafka-streams", "4.3.1")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -94,18 +93,13 @@ def _streams_command(run: Run) -> list[str]:
     classes = run.folder / "classes"
     if not classes.exists():  # once: the time of a restart is without the compiler's
         program = Path(__file__).parent / "java" / "StreamsJob.java"
-        subprocess.run([_java("javac"), "-cp", jars, "-d", str(classes), str(program)], check=True)
+        subprocess.run([java_program("javac"), "-cp", jars, "-d", str(classes), str(program)], check=True)
     return [
-        *(_java("java"), "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+        *(java_program(), "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
         *("-cp", f"{classes}{os.pathsep}{jars}", "StreamsJob"),
         *(run.servers, _application(run), str(run.folder / "state"), run.source, run.output),
         *(run.window, str(LENGTHS_MS[run.window]), str(GRACE_MS)),
     ]
-
-
-def _java(program: str) -> str:
-    home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/{program}" if home else shutil.which(program) or program
 
 
 def _application(run: Run) -> str:

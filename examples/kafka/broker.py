@@ -3,7 +3,6 @@
 import hashlib
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from examples.kafka.jars import BROKER, INSTALL, LOGGING, MissingError, cache
+from examples.kafka.jars import BROKER, LOGGING, cache, java_program
 
 _SETTINGS: Mapping[str, object] = {
     "process.roles": "broker,controller",
@@ -141,7 +140,7 @@ class Broker:
 
     def _command(self) -> list[str]:
         path = os.pathsep.join(map(str, BROKER.jars() + LOGGING.jars()))
-        return [_java(), *_JVM, *self._classes, "-cp", path, "kafka.Kafka", str(self._config)]
+        return [java_program(), *_JVM, *self._classes, "-cp", path, "kafka.Kafka", str(self._config)]
 
 
 @contextmanager
@@ -166,20 +165,12 @@ def running_broker(
         broker.kill()
 
 
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None:
-        raise MissingError(f"a broker runs in Java 17 or newer, which is not installed: {INSTALL}")
-    return java
-
-
 def _archived() -> list[str]:
     """Return the options by which Java takes a broker's classes from an archive: a start then takes a third of the time.
 
     The first broker of a machine and its Java makes the archive: 50 MB in the cache of jars.
     """
-    java = Path(_java()).resolve()
+    java = Path(java_program()).resolve()
     key = hashlib.sha256(f"{java} {java.stat().st_mtime_ns}".encode()).hexdigest()[:12]
     archive = cache() / f"{BROKER.name}-{BROKER.version}-{key}.jsa"
     cache().mkdir(parents=True, exist_ok=True)

@@ -63,6 +63,19 @@ class Artifact:
             (Path(partial) / "jars").rename(folder)
 
 
+def java_program(name: str = "java") -> str:
+    """Return the path of a program of Java: of JAVA_HOME, or else on PATH.
+
+    Raises:
+        MissingError: it is not there.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = f"{home}/bin/{name}" if home else shutil.which(name)
+    if found is None:
+        raise MissingError(f"Kafka runs in Java 17 or newer, and {name} is not installed: {INSTALL}")
+    return found
+
+
 def cache() -> Path:
     """Return the folder of all jars."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -178,10 +178,8 @@ class Fill:
             store.put_many([names[n] for n in at.tolist()], kept)
         engine = self.binding.plan.engine(store)
         engine.state.rebuild(self.history.close_time)
-        nothing = self.binding.read([self.binding.inputs.empty()])
-        engine.step(
-            nothing, Step(close_time, close_time)
-        )  # At the history's own time, too: its segments may be longer.
+        # At the history's own close time, too: its segments may be longer than the query's.
+        engine.step(self.binding.read([self.binding.inputs.empty()]), Step(close_time, close_time))
         parts = [
             Entries(np.array([numbers[name] for name in names], np.int64)[entries.key], entries.columns)
             for names, entries in store.scan()
@@ -288,13 +286,13 @@ class Fill:
     def _may_be_late(self, entries: Entries, close_time: int) -> Mask:
         """Which panes may be of records that the query dropped as late, or left out of lifetimes that end."""
         kind: Any = getattr(self.binding.plan, "kind", None)
-        if kind is not None and not hasattr(kind, "forget_after"):
-            return np.asarray(entries.time < kind.late_before(close_time))
-        if (
-            getattr(kind, "forget_after", None) is None
-        ):  # Late records count in rolling windows that are open.
+        if kind is None:
             return np.zeros(len(entries), bool)
-        return np.asarray(entries.time < kind.dead_before(close_time))
+        if not hasattr(kind, "forget_after"):
+            return np.asarray(entries.time < kind.late_before(close_time))
+        # Rolling windows that are open count late records, and only lifetimes that end leave some out.
+        ends = kind.forget_after is not None
+        return np.asarray(entries.time < kind.dead_before(close_time)) & ends
 
     def _refuse(self, keys: list[bytes], entries: Entries, wrong: Mask, what: str) -> None:
         if not wrong.any():
