@@ -33,7 +33,7 @@ examples: $(VENV)/.installed-demo ## run the features and the operators of examp
 test: $(VENV)/.installed-test ## run the tests that are not slow (some 6 minutes), in as many processes as WORKERS says (2)
 	$(PYTEST) -m 'not slow and not connectors' $(ARGS)
 
-test-all: $(VENV)/.installed-dev ## run all tests (an hour and a half on 2 cores), with more examples of each property
+test-all: $(VENV)/.installed-dev ## run all tests (two hours on 2 cores), with more examples of each property
 	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 test-connectors: $(VENV)/.installed-test ## run the tests that need Kafka, Delta, Iceberg or Feast (twelve minutes; needs Maven and Java 17)

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--turn",
         type=int,
         metavar="DAY",
-        help=f"of the slow cases of each file, run one in {TURNS}: other ones the next day",
+        help=f"of the slow cases, run one in {TURNS}: other ones the next day",
     )
     group = parser.getgroup("faults", "tests/faults")
     group.addoption("--worker-kills", type=int, default=2, help="times that workers are killed")
@@ -108,17 +108,11 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[p
 
 
 def _of_other_days(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
-    """The slow cases that this turn leaves out; of a file with a single one, none."""
-    files: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("slow") and _file(item.nodeid) not in EACH_DAY:
-            files.setdefault(_file(item.nodeid), []).append(item)
-    return [
-        case
-        for cases in files.values()
-        for number, case in enumerate(cases)
-        if (number - turn) % min(TURNS, len(cases))
+    """The slow cases that this turn leaves out."""
+    slow = [
+        item for item in items if item.get_closest_marker("slow") and _file(item.nodeid) not in EACH_DAY
     ]
+    return [case for number, case in enumerate(slow) if (number - turn) % TURNS]
 
 
 @pytest.hookimpl(optionalhook=True)
