@@ -109,9 +109,7 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[p
 
 def _of_other_days(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
     """The slow cases that this turn leaves out."""
-    slow = [
-        item for item in items if item.get_closest_marker("slow") and _file(item.nodeid) not in EACH_DAY
-    ]
+    slow = [item for item in items if item.get_closest_marker("slow") and _file(item.nodeid) not in EACH_DAY]
     return [case for number, case in enumerate(slow) if (number - turn) % TURNS]
 
 
