@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
-from operators.aggregates.input_columns import with_inputs
 from operators.aggregates.operation import Operation
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names, event_times
 from operators.columns.arrow import bounds_type
@@ -20,7 +19,7 @@ from operators.definitions.attributes import OfSomeKinds
 from operators.definitions.completeness import TellsSince, since_column
 from operators.definitions.keys import check_same_keys, key_columns, named_keys
 from operators.definitions.publishing import PublishableFeatures
-from operators.definitions.results import check_computes, check_named, inputs_of_results, no_aggregate
+from operators.definitions.results import check_computes, check_named, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, OutputTime, segment_length
@@ -170,18 +169,12 @@ class WindowedAggregation(PublishableFeatures, TellsSince, RunnableOperator):
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[WindowedAggregation, DataFrame, str]":
         from operators.spark.base.gaps import with_gap
-        from operators.spark.inputs.expression_columns import check_expression, with_expression_columns
+        from operators.spark.inputs.expression_columns import check_expression
 
         if is_column(self.windows.row_gap):
             check_expression(df, "gap", self.windows.row_gap)
-        found = with_expression_columns(
-            df, self.keys, [("event_time", event_time), *inputs_of_results(self.aggregates)], taken
-        )
+        operator, found = self.on_columns(df, event_time, taken)
         df, event_time = found.df, found.name(event_time)
-        aggregates = tuple((name, with_inputs(one, found.name)) for name, one in self.aggregates)
-        operator = replace(
-            self, keys=found.keys, aggregates=aggregates, key_names=found.key_names or self.key_names
-        )
         if self.windows.row_gap is not None:
             gap, df = with_gap(self.windows.row_gap, df, event_time)
             operator = replace(operator, windows=self.windows.with_gap_column(gap))
@@ -303,9 +296,10 @@ class CoGroupedAggregation(OfSomeKinds):
             DefinitionError: a frame or a column is missing, or types differ.
         """
         from operators.spark.apply import apply
-        from operators.spark.inputs.arguments import Arguments, most_us
+        from operators.spark.inputs.arguments import Arguments
 
-        joint, frame, incoming = self._unite(frames, event_time, most_us(max_future))
+        most_us = Arguments(max_future=max_future).max_future_us
+        joint, frame, incoming = self._unite(frames, event_time, most_us)
         arguments = Arguments(backend, options, name, close_time, idle)
         return apply(joint, frame, EVENT_TIME, arguments, incoming=incoming)
 

@@ -1,7 +1,7 @@
 """A column that says since when results count all records, for aggregates that are added to a running query."""
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -9,13 +9,16 @@ from operators.columns.arrow import bounds_type
 from operators.columns.checks import check_column_name
 from operators.steps.since_column import SinceColumn
 
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
+
 
 class TellsSince:
     """What operators over aggregates can tell about an aggregate that was added to a running query."""
 
     __slots__ = ()
 
-    def with_since(self, column: str) -> Self:
+    def with_since(self, column: str) -> "Self":
         """Return the operator with a column after the results: since when all of them count all records.
 
         An aggregate that is added to a running query counts from the restart on. A window that begins at this time or later

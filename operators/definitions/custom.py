@@ -33,7 +33,7 @@ from operators.runtime.inputs import Inputs, clock_of
 from state_backends import StateConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -192,13 +192,6 @@ class GroupedOperator(RunnableOperator):
 
     def bounded(self) -> "GroupedOperator":
         return replace(self, whole=True)
-
-    def prepared(self, df: "DataFrame", event_time: str) -> "tuple[GroupedOperator, DataFrame, str]":
-        from operators.spark.inputs.expression_columns import with_expression_columns
-
-        found = with_expression_columns(df, self.keys, [("event_time", event_time)])
-        operator = replace(self, keys=found.keys, key_names=found.key_names or self.key_names)
-        return operator, found.df, found.name(event_time)
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
         refuse_expressions([("event_time", event_time), *self.input_arguments])

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from operators.columns.expressions import refuse_expressions
 from operators.errors import DefinitionError
-from operators.runtime.binding import Binding
+from operators.runtime.binding import Binding, Runnable
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedFeatures:
+class PublishedFeatures(Runnable):
     """An operator that only keeps its state, for others who read it; what comes out are changed pages.
 
     Attributes:
@@ -29,8 +29,10 @@ class PublishedFeatures:
     """
 
     features: Any
-    takes_updates: ClassVar[bool] = False
-    final: ClassVar[bool] = False
+
+    @property
+    def final(self) -> bool:
+        return False
 
     @property
     def windows(self) -> Any:
@@ -43,17 +45,8 @@ class PublishedFeatures:
         yield from self.features.input_arguments
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
-        """Return the operator bound to a frame's columns."""
         binding = self.features.for_readers(event_time).bind(schema, event_time, config)
         return replace(binding, plan=binding.plan.without_rows(), times=(), publishes=True)
-
-    def as_on_close(self) -> "PublishedFeatures":
-        """Return the operator itself: no rows come out of it."""
-        return self
-
-    def bounded(self) -> "PublishedFeatures":
-        """Return the operator itself."""
-        return self
 
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[PublishedFeatures, DataFrame, str]":
         """Return what it is given: a reader knows columns by name only, so that expressions are refused.
@@ -122,7 +115,8 @@ class PublishableFeatures:
 
         _check_table("publish", to, PageTable)
         published = PublishedFeatures(self)
-        prepared = prepare(published, df, event_time, backend, options)
+        arguments = Arguments(backend, options, name)
+        prepared = prepare(published, df, event_time, arguments)
         if not df.isStreaming:
             raise DefinitionError(
                 "publish takes a stream: to publish what a bounded frame leaves, write a savepoint, and start a stream from it"
@@ -130,7 +124,7 @@ class PublishableFeatures:
         to.check()
         definition = Definition.of(prepared.binding, arrow_schema(prepared.df.schema))
         whole = WholeState(df.sparkSession, prepared.binding, prepared.config.snapshots.folder)
-        changed = apply(published, df, event_time, Arguments(backend, options, name))
+        changed = apply(published, df, event_time, arguments)
         publish = Publish(to, definition, prepared.buckets, whole)
         return changed.writeStream.outputMode("append").foreachBatch(publish)
 

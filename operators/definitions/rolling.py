@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 import pyarrow as pa
 
 from operators.aggregates import Aggregate
-from operators.aggregates.input_columns import with_inputs
 from operators.aggregates.over import OverLookbacks
 from operators.aggregates.sides import EVENT_TIME, Side, check_joint_names
 from operators.columns.checks import check_columns, column_types, list_names, refuse_alike, refuse_twice
@@ -30,7 +29,6 @@ from operators.definitions.publishing import PublishableFeatures
 from operators.definitions.results import (
     check_computes,
     check_named,
-    inputs_of_results,
     lasting,
     no_aggregate,
 )
@@ -223,21 +221,10 @@ class RollingAggregation(PublishableFeatures, TellsSince, RunnableOperator):
     def prepared(
         self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
     ) -> "tuple[RollingAggregation, DataFrame, str]":
-        from operators.spark.inputs.expression_columns import with_expression_columns
-
-        inputs = [("event_time", event_time), *inputs_of_results(self.aggregates)]
-        found = with_expression_columns(df, self.keys, inputs, taken)
-        aggregates = tuple((name, with_inputs(one, found.name), over) for name, one, over in self.aggregates)
-        rows, time = self.rows, found.name(event_time)
-        if rows is None and found.names:
-            rows = EmittedRows(tuple((name, name) for name in df.columns), time)
-        operator = replace(
-            self,
-            keys=found.keys,
-            key_names=found.key_names or self.key_names,
-            aggregates=aggregates,
-            rows=rows,
-        )
+        operator, found = self.on_columns(df, event_time, taken)
+        time = found.name(event_time)
+        if self.rows is None and found.names:
+            operator = replace(operator, rows=EmittedRows(tuple((name, name) for name in df.columns), time))
         return operator, found.df, time
 
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
@@ -346,7 +333,7 @@ class RollingAggregation(PublishableFeatures, TellsSince, RunnableOperator):
             DefinitionError: a column is missing, or types differ.
         """
         from operators.spark.apply import apply
-        from operators.spark.inputs.arguments import Arguments, most_us
+        from operators.spark.inputs.arguments import Arguments
         from operators.spark.inputs.expression_columns import with_expression_columns
         from operators.spark.inputs.union import check_frames, check_inputs, unite
 
@@ -361,7 +348,8 @@ class RollingAggregation(PublishableFeatures, TellsSince, RunnableOperator):
         times = {"labels": found.name(times["labels"]), "records": time}
         operator, sides = as_of(ready, labels.columns, times["labels"])
         grace_us = self.windows.grace_ticks * self.windows.tick_us
-        frame, incoming = unite(sides, operator.keys, frames, times, grace_us, most_us(max_future))
+        most_us = Arguments(max_future=max_future).max_future_us
+        frame, incoming = unite(sides, operator.keys, frames, times, grace_us, most_us)
         arguments = Arguments(backend, options, name, idle=idle)
         return apply(operator, frame, EVENT_TIME, arguments, incoming=incoming)
 

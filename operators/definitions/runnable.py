@@ -1,13 +1,14 @@
 """What every operator can do once it is grouped by keys: run on a Spark DataFrame, run without Spark, explain itself."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from operators.aggregates.input_columns import with_inputs
 from operators.aggregates.sides import Side
 from operators.columns.arrow import bounds_type
 from operators.columns.checks import column_types
@@ -15,33 +16,28 @@ from operators.columns.durations import Duration
 from operators.columns.expressions import refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
 from operators.definitions.results import inputs_of_results
-from operators.runtime.binding import Binding
+from operators.runtime.binding import Binding, Runnable
 from operators.steps.late_reports import LateSide
 from state_backends import StateConfig, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
     from operators.runtime.local import LocalRunner
+    from operators.spark.inputs.expression_columns import ExpressionFrame
     from operators.spark.with_late import WithLate
     from state_backends.checkpoints.savepoint import Savepoint
 
 
-class RunnableOperator(OfSomeKinds, ABC):
+class RunnableOperator(OfSomeKinds, Runnable):
     """An operator with its keys, and results that are aggregates, if it has such."""
 
     __slots__ = ()
     keys: tuple[str, ...]
+    key_names: tuple[str, ...]
     aggregates: tuple[tuple[Any, ...], ...] = ()
-
-    @abstractmethod
-    def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> Binding:
-        """Return the operator bound to a frame's columns.
-
-        Raises:
-            DefinitionError: a column is missing or of a wrong type, or the operator computes nothing.
-        """
 
     @property
     def input_arguments(self) -> Iterator[tuple[str, str]]:
@@ -49,27 +45,31 @@ class RunnableOperator(OfSomeKinds, ABC):
         yield from (("group_by", key) for key in self.keys)
         yield from inputs_of_results(self.aggregates)
 
-    @property
-    def takes_updates(self) -> bool:
-        """Whether updates of windows, each of which comes several times, can be its records."""
-        return False
-
-    @property
-    def final(self) -> bool:
-        """Whether each row comes once, when no record can change it any more."""
-        return True
-
-    def as_on_close(self) -> "RunnableOperator":
-        """Return the operator as it emits windows when they close, over the same state; by default it does."""
-        return self
-
-    def bounded(self) -> "RunnableOperator":
-        """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
-        return self
-
-    @abstractmethod
     def prepared(self, df: "DataFrame", event_time: str) -> "tuple[RunnableOperator, DataFrame, str]":
-        """Return the operator, the frame that it runs on, and its event-time column, with expressions made columns."""
+        operator, found = self.on_columns(df, event_time)
+        return operator, found.df, found.name(event_time)
+
+    def on_columns(
+        self, df: "DataFrame", event_time: str, taken: Collection[str] = ()
+    ) -> "tuple[Self, ExpressionFrame]":
+        """Return the operator with columns in place of the expressions among its keys and inputs, and the frame that has these.
+
+        Args:
+            df: the input.
+            event_time: its event-time column or expression.
+            taken: columns of other frames that are to have the same key columns.
+        """
+        from operators.spark.inputs.expression_columns import with_expression_columns
+
+        inputs = [("event_time", event_time), *inputs_of_results(self.aggregates)]
+        found = with_expression_columns(df, self.keys, inputs, taken)
+        changes: dict[str, Any] = {"keys": found.keys, "key_names": found.key_names or self.key_names}
+        if self.aggregates:
+            changes["aggregates"] = tuple(
+                (name, with_inputs(one, found.name), *over) for name, one, *over in self.aggregates
+            )
+        operator: Any = self
+        return replace(operator, **changes), found
 
     def apply(  # noqa: PLR0913 - a frame, a backend, and what some frames need
         self,

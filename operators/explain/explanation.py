@@ -85,10 +85,11 @@ class Explanation(Parts):
         *,
         both: bool = False,
     ) -> "Explanation":
+        from operators.spark.inputs.arguments import Arguments
         from operators.spark.inputs.chains import is_shuffled
         from operators.spark.inputs.prepare import prepare
 
-        prepared = prepare(operator, df, event_time, backend, options)
+        prepared = prepare(operator, df, event_time, Arguments(backend, options))
         types = {field.name: field.dataType for field in prepared.df.schema.fields}
         bindings, buckets = (prepared.binding, prepared.bounded), prepared.buckets
         incoming = prepared.incoming() if df.isStreaming else None

@@ -1,5 +1,6 @@
 """An operator bound to a frame: everything that a worker needs, checked on the driver and sent as one value."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -70,26 +71,38 @@ class LabelOutput(Protocol):
         """Return those of the rows whose time cannot be used that come out."""
 
 
-class Runnable(Protocol):
+class Runnable(ABC):
     """What a user defined, as far as it takes to run it."""
+
+    __slots__ = ()
 
     @property
     def takes_updates(self) -> bool:
         """Whether updates of windows, each of which comes several times, can be its records."""
+        return False
 
     @property
     def final(self) -> bool:
         """Whether each row comes once, when no record can change it any more."""
+        return True
 
+    @abstractmethod
     def bind(self, schema: pa.Schema, event_time: str, config: StateConfig) -> "Binding":
-        """Return the operator bound to a frame's columns."""
+        """Return the operator bound to a frame's columns.
+
+        Raises:
+            DefinitionError: a column is missing or of a wrong type, or the operator computes nothing.
+        """
 
     def as_on_close(self) -> "Runnable":
-        """Return the operator as it emits windows when they close, over the same state."""
+        """Return the operator as it emits windows when they close, over the same state; by default it does."""
+        return self
 
     def bounded(self) -> "Runnable":
         """Return the operator as it runs over a bounded frame: itself, or one that does the same in less time."""
+        return self
 
+    @abstractmethod
     def prepared(self, df: Any, event_time: str) -> "tuple[Runnable, Any, str]":
         """Return the operator, the DataFrame that it runs on, and its event-time column, with expressions made columns."""
 

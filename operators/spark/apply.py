@@ -26,7 +26,7 @@ from operators.spark.base.session import (
 from operators.spark.base.types import arrow_type, reported_schema, spark_schema
 from operators.spark.batch.bounded import BoundedRun
 from operators.spark.batch.bounded_input import input_columns, sort_input
-from operators.spark.inputs.arguments import Arguments, most_us
+from operators.spark.inputs.arguments import Arguments
 from operators.spark.inputs.chains import Incoming, as_windows, direct, mark_times
 from operators.spark.inputs.packing import PACKED, PACKED_COUNTS, TO_BUCKETS, Pack
 from operators.spark.inputs.pipeline_schema import (
@@ -73,9 +73,7 @@ def apply(
             "schema is for pipelines, which cannot have idle or close_time: leave these out"
         )
     df = with_given_columns(df, schema)
-    prepared = prepare(
-        operator, df, event_time, arguments.backend, arguments.options, most_us(arguments.max_future)
-    )
+    prepared = prepare(operator, df, event_time, arguments)
     binding, columns, spark = prepared.binding, df.columns, df.sparkSession
     config = prepared.config.with_default("state.snapshots.retain", spark.conf.get(_RETAIN_KEY, None))
     df = prepared.df

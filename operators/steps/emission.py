@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from operators.steps.failed_windows import FailedWindow, note_window
 from operators.steps.since_column import SinceColumn
 from serializers import decode_keys
 from serializers.arrays import take_values
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 UPDATE, RETRACT = "update", "retract"
 
@@ -116,7 +119,7 @@ class AggregateOutput(ABC):
         """The distinct operations of all aggregates."""
         return tuple(dict.fromkeys(op for _, bound in self.aggregates for op in bound.operations))
 
-    def counting_since(self, since: Mapping[str, int]) -> Self:
+    def counting_since(self, since: Mapping[str, int]) -> "Self":
         """Return the output of a state of which these parts were added later; see `SinceColumn.of_states`."""
         if self.since is None:
             return self

@@ -34,10 +34,10 @@ class Arguments:
         """`idle` in milliseconds."""
         return _length(self.idle, "idle", _MS_US)
 
-
-def most_us(max_future: Duration | None) -> int | None:
-    """Return `max_future` in microseconds."""
-    return _length(max_future, "max_future", 1)
+    @property
+    def max_future_us(self) -> int | None:
+        """`max_future` in microseconds."""
+        return _length(self.max_future, "max_future", 1)
 
 
 def _length(value: Duration | None, name: str, tick_us: int) -> int | None:

@@ -1,7 +1,7 @@
 """An operator bound to a Spark DataFrame: what applying it, explaining it and checking a checkpoint have in common."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, Runnable
 from operators.spark.base.session import CALLER, PARTITIONS_KEY, check_running
 from operators.spark.base.types import arrow_schema, check_collations, check_lacking, in_spark_types
+from operators.spark.inputs.arguments import Arguments
 from operators.spark.inputs.chains import Incoming, incoming
 from operators.spark.inputs.future import reading_given_times, with_known_times
 from operators.spark.inputs.watermarks import check_time, moment_us
@@ -81,22 +82,14 @@ class Prepared:
         return incoming(self.df, binding.inputs.event_time, grace_us, takes_updates=self.takes_updates)
 
 
-def prepare(
-    operator: Runnable,
-    df: DataFrame,
-    event_time: "str | Column",
-    backend: str | None,
-    options: Mapping[str, object] | None,
-    max_future_us: int | None = None,
-) -> Prepared:
+def prepare(operator: Runnable, df: DataFrame, event_time: "str | Column", arguments: Arguments) -> Prepared:
     """Return an operator bound to a DataFrame. Nothing runs.
 
     Args:
         operator: what the user defined.
         df: the input.
         event_time: its event-time column, by name or as an expression.
-        backend, options: as for `RunnableOperator.apply`.
-        max_future_us: how far ahead of the clock event times may be in microseconds; None for any number.
+        arguments: the other arguments of the user, of which only backend, options and max_future count.
 
     Raises:
         DefinitionError: a missing column, a wrong type, or nothing to compute.
@@ -106,7 +99,7 @@ def prepare(
     check_frame(df)
     time = named(event_time)
     check_column_name("event_time", time)
-    config = resolve(backend, options, conf_of(df.sparkSession))
+    config = resolve(arguments.backend, arguments.options, conf_of(df.sparkSession))
     for message in _odd_lengths(operator):
         warnings.warn(message, stacklevel=CALLER)
     check_time(df, time)
@@ -119,8 +112,8 @@ def prepare(
         raise type(error)(in_spark_types(str(error))) from error.__cause__
     check_lacking(df.schema, {name: name for name in binding.inputs.names})
     check_collations(df.schema, binding)
-    if max_future_us is not None:
-        df = with_known_times(df, time, max_future_us)
+    if arguments.max_future_us is not None:
+        df = with_known_times(df, time, arguments.max_future_us)
         binding = replace(binding, inputs=reading_given_times(binding.inputs))
     bounded = replace(binding, plan=operator.bounded().bind(schema, time, config).plan)
     return Prepared(df, binding, bounded, config, time, operator.takes_updates, operator.final)

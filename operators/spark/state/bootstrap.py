@@ -28,6 +28,7 @@ from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.batch.bounded import BoundedRun, refuse_late
 from operators.spark.batch.bounded_input import input_columns, sort_input
+from operators.spark.inputs.arguments import Arguments
 from operators.spark.inputs.prepare import Prepared, prepare
 from operators.spark.inputs.watermarks import utc
 from operators.steps.plan import Engine
@@ -168,7 +169,7 @@ def savepoint(
     options: Mapping[str, object] | None,
 ) -> Savepoint:
     """Write the state that a bounded frame leaves; see `RunnableOperator.savepoint`."""
-    prepared = prepare(operator, df, event_time, None, options)
+    prepared = prepare(operator, df, event_time, Arguments(options=options))
     if (close_time is None) == (running is None):
         raise DefinitionError(
             "savepoint takes either close_time, up to which the frame is complete, or running, the savepoint of a stopped "

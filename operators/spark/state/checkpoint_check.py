@@ -61,7 +61,7 @@ def check_checkpoint(
 ) -> int | None:
     """Refuse a checkpoint that an operator cannot go on from; see `RunnableOperator.check`, whose `operator` is `number`."""
     idle_ms = arguments.idle_ms
-    prepared = prepare(operator, df, event_time, arguments.backend, arguments.options)
+    prepared = prepare(operator, df, event_time, arguments)
     spark, path = df.sparkSession, absolute(checkpoint)
     if (damaged := damaged_file(path)) is not None:
         raise StateError(damaged)

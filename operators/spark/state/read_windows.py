@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 
 from operators.runtime.binding import Binding, Runnable
 from operators.runtime.open_windows import open_windows
+from operators.spark.inputs.arguments import Arguments
 from operators.spark.inputs.prepare import prepare
 from state_backends.checkpoints.reading import Checkpoint, by_bucket, journals
 from state_backends.checkpoints.stored_bucket import Bucket
@@ -68,8 +69,9 @@ def read_windows(  # noqa: PLR0913 - what names an operator, and what names a st
 
     Cost: each bucket's state passes through one task's memory.
     """
-    prepared = prepare(operator, df, event_time, backend, options)
-    closing = prepare(operator.as_on_close(), df, event_time, backend, options).binding
+    arguments = Arguments(backend, options)
+    prepared = prepare(operator, df, event_time, arguments)
+    closing = prepare(operator.as_on_close(), df, event_time, arguments).binding
     found = Checkpoint(absolute(checkpoint), backend, batch, number, snapshots)
     rows, _ = journals(found, df.sparkSession)
     return by_bucket(rows, OpenWindows(found, prepared.binding, closing), closing.output.arrow)

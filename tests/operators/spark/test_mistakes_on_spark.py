@@ -28,6 +28,7 @@ from operators import (
 from operators import aggregates as agg
 from operators.aggregates.sides import EVENT_TIME
 from operators.runtime.identity import CLOCK
+from operators.spark.inputs.arguments import Arguments
 from operators.spark.inputs.prepare import prepare
 from state_backends import StateError, read_state
 from tests.effort import slow
@@ -181,7 +182,7 @@ def test_streams_of_one_window_have_one_clock(spark: SparkSession, source: Path)
         BOTH.apply({"left": one, "right": local}, "at")
     for frame, clock in ((one, "timestamp"), (local, "timestamp_ntz")):
         joint, united, _ = BOTH._unite({"left": frame, "right": frame}, "at")
-        binding = prepare(joint, united, EVENT_TIME, "memory", None).binding
+        binding = prepare(joint, united, EVENT_TIME, Arguments("memory")).binding
         assert clock == binding.identity()[CLOCK]
 
 
