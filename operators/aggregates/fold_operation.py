@@ -107,6 +107,10 @@ class FoldOperation(Operation):
         """
         return self._extend(states, records, (lo, hi), run_starts(records.key, records.time))
 
+    def fold(self, state: State, base: Ints, records: Records, ranges: tuple[Ints, Ints]) -> State:
+        packed = state[0].tolist()
+        return self.extend([packed[n] if n >= 0 else None for n in base.tolist()], records, *ranges)
+
     def accumulate(self, records: Records, starts: Ints) -> State:
         # Records of one time may be of several runs: those of sessions with gaps of their own may be late or not.
         ties = np.union1d(run_starts(records.key, records.time), starts)

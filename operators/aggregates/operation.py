@@ -15,9 +15,11 @@ import numpy.typing as npt
 from operators.aggregates.strategy import DOUBLING, Strategy
 from operators.columns import ranges
 from operators.columns.arrow import ColumnData
-from operators.columns.ranges import Ints, State
+from operators.columns.ranges import Ints, Mask, State
 from operators.columns.records import Records
 from serializers.pages import Column
+
+_DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,25 @@ class Operation(ABC):
         """Return the state with one record added to each row: the record at the same position."""
         return self.combine(state, self.lift(records))
 
+    def fold(self, state: State, base: Ints, records: Records, ranges: tuple[Ints, Ints]) -> State:
+        """Return states with records added one by one, in their order.
+
+        Args:
+            state: the states to start with.
+            base: shape (n,), int64: the row of `state` that each result starts with, or -1 for no state.
+            records: sorted by key and time.
+            ranges: shape (n,), int64, both: the records [lo, hi) to add; not empty where there is no state.
+
+        Cost: one addition for each record of each range.
+        """
+        lo, hi = ranges
+        folded = tuple(np.empty(len(base), _DTYPES[code]) for code in self.codes)
+        known = base >= 0
+        _assign(folded, known, tuple(column[base[known]] for column in state))
+        _assign(folded, ~known, self.lift(records.take(lo[~known])))
+        _add_ranges(self, folded, records, lo + ~known, hi)
+        return folded
+
     def reduce(self, state: State, starts: Ints) -> State:
         """Return the combination of each run of rows that begins at `starts`, as a state that can be stored.
 
@@ -190,6 +211,24 @@ class ReducedOperation(Operation):
 
     @abstractmethod
     def reduce(self, state: State, starts: Ints) -> State: ...
+
+
+def _add_ranges(operation: Operation, state: State, records: Records, lo: Ints, hi: Ints) -> None:
+    """Add the records [lo, hi) to each row of the state, in place: each pass adds one record to every row with records left."""
+    # Longest ranges first, so that the rows with records left are always a prefix.
+    rows = np.argsort(lo - hi, kind="stable")[: np.count_nonzero(hi > lo)]
+    first, length = lo[rows], (hi - lo)[rows]
+    folded = tuple(column[rows] for column in state)
+    for nth in range(int(length[0]) if len(rows) else 0):
+        left = int(np.searchsorted(-length, -nth, "left"))
+        before = tuple(column[:left] for column in folded)
+        _assign(folded, slice(left), operation.add(before, records.take(first[:left] + nth)))
+    _assign(state, rows, folded)
+
+
+def _assign(target: State, rows: Mask | Ints | slice, values: State) -> None:
+    for column, value in zip(target, values, strict=True):
+        column[rows] = value
 
 
 def runs(starts: Ints, rows: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from operators.aggregates.user_functions import reason_with_place
-from operators.custom.contract import CallContext
+from operators.custom.contract import CallContext, OutputRows
 from operators.custom.key_context import KeyContext
 from operators.custom.output import CustomOutput
 from operators.custom.walk import KeyFunctions, Row, Walk, failure
@@ -74,12 +74,13 @@ class SkippingWalk(Walk):
             self._context.count(name, counted)
         self._numbers.extend([number] * (len(self._rows) - before))
 
-    def log(self) -> None:
-        """Warn of what was skipped."""
+    def emitted(self) -> OutputRows | None:
+        """Return the rows of all keys, and warn of what was skipped."""
         if self.skipped:
             _LOG.warning(
                 "%d calls of functions raised and were skipped; the first: %s", self.skipped, self._first
             )
+        return super().emitted()
 
     def _timers(self, key_context: KeyContext, before: int) -> None:
         for name, time in self._due(key_context, before):

@@ -152,8 +152,6 @@ class KeyedOperator(Operator):
             passed[number] = KeyContext(value, timers, _keys=keys, _number=number)
             walk.go(number, times, values, passed[number])
         self._keep(context, passed, found)
-        if isinstance(walk, SkippingWalk):
-            walk.log()
         return walk.emitted()
 
     def _walk(self, context: CallContext) -> Walk:

@@ -18,7 +18,7 @@ from operators.aggregates.operation import Operation, join_states
 from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
 from operators.engines.rolling_lifetimes import Lifetimes, stored_lifetimes, without_lifetime
-from operators.engines.rolling_rows import RollingOutput, RollingRows, Waiting, windows_of
+from operators.engines.rolling_rows import RollingRows, Waiting, windows_of
 from operators.engines.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, WaitingSchema
 from operators.kinds.described import WindowsPart
 from operators.kinds.rolling import LASTING, ROWS, Rolling
@@ -135,9 +135,9 @@ class RollingPlan(KindPlan):
     def lasting_results(self, output: AggregateOutput) -> list[str]:
         return [name for name, _ in self._over_lifetime(output)]
 
-    def _over_lifetime(self, output: AggregateOutput) -> list[tuple[str, Bound]]:
+    def _over_lifetime(self, output: Any) -> list[tuple[str, Bound]]:
         lifetimes = [number for number, lookback in enumerate(self.kind.lookbacks) if lookback is None]
-        return output.aggregates_over(lifetimes) if isinstance(output, RollingOutput) else []
+        return output.aggregates_over(lifetimes)  # type: ignore[no-any-return]
 
     def without_lifetime(self, store: WindowStore, stored: Collection[str]) -> list[str]:
         return without_lifetime(store, self.stored, self.empty(), self.lasting, stored)

@@ -11,7 +11,6 @@ from operators.aggregates.operation import Operation, part_of
 from operators.aggregates.user_functions import AggregateError
 from operators.columns.ranges import Ints, Mask, State, run_starts
 from operators.columns.records import FAR_PAST, Records
-from operators.kinds.calendars import Calendar
 from operators.kinds.rolling import Rolling
 from operators.steps.emission import AggregateOutput
 from operators.steps.failed_windows import FailedWindow, note_window
@@ -201,8 +200,7 @@ def windows_of(
                 begin = _since_pause(begin, stop, time_of, edges, pause or 0)
         else:
             since = kind.since(lookback, time_of)
-            inside = kind.closed in ("both", "left") or isinstance(lookback, Calendar)
-            skipped = ranks.before(since) if inside else ranks.until(since)
+            skipped = ranks.before(since) if kind.has_start(lookback) else ranks.until(since)
             begin = np.searchsorted(place, base + skipped + 1, "left")
         filled = begin < stop
         if filled.all():

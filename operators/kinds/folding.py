@@ -9,14 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from operators.aggregates.fold_operation import FoldOperation
 from operators.aggregates.operation import Operation, join_states, split_states
 from operators.columns.ranges import Ints, Mask, State
 from operators.columns.records import Records
 from state_backends import Entries
 from state_backends.store.ordering import row_order
-
-_DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64), "object": np.dtype(object)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class FoldSchema:
         """
         states = split_states(self.operations, stored.columns[self.head :])
         return [
-            _fold_operation(op, state, base, _read_by(op, records), (lo, hi))
+            op.fold(state, base, _read_by(op, records), (lo, hi))
             for op, state in zip(self.operations, states, strict=True)
         ]
 
@@ -80,39 +77,6 @@ class FoldedWindows:
 
 def _read_by(operation: Operation, records: Records) -> Records:
     return replace(records, values={name: records.values[name] for name in operation.inputs})
-
-
-def _fold_operation(
-    operation: Operation, state: State, base: Ints, records: Records, ranges: tuple[Ints, Ints]
-) -> State:
-    lo, hi = ranges
-    if isinstance(operation, FoldOperation):
-        packed = state[0].tolist()
-        return operation.extend([packed[n] if n >= 0 else None for n in base.tolist()], records, lo, hi)
-    folded = tuple(np.empty(len(base), _DTYPES[code]) for code in operation.codes)
-    known = base >= 0
-    _assign(folded, known, tuple(column[base[known]] for column in state))
-    _assign(folded, ~known, operation.lift(records.take(lo[~known])))
-    _add_ranges(operation, folded, records, lo + ~known, hi)
-    return folded
-
-
-def _add_ranges(operation: Operation, state: State, records: Records, lo: Ints, hi: Ints) -> None:
-    """Add the records [lo, hi) to each row of the state, in place: each pass adds one record to every row with records left."""
-    # Longest ranges first, so that the rows with records left are always a prefix.
-    rows = np.argsort(lo - hi, kind="stable")[: np.count_nonzero(hi > lo)]
-    first, length = lo[rows], (hi - lo)[rows]
-    folded = tuple(column[rows] for column in state)
-    for nth in range(int(length[0]) if len(rows) else 0):
-        left = int(np.searchsorted(-length, -nth, "left"))
-        before = tuple(column[:left] for column in folded)
-        _assign(folded, slice(left), operation.add(before, records.take(first[:left] + nth)))
-    _assign(state, rows, folded)
-
-
-def _assign(target: State, rows: Mask | Ints | slice, values: State) -> None:
-    for column, value in zip(target, values, strict=True):
-        column[rows] = value
 
 
 def positions(key: Ints, time: Ints, at_key: Ints, at_time: Ints, side: str) -> Ints:

@@ -70,6 +70,10 @@ class Rolling(WindowKind):
         """Return where the window of a lookback begins, of records at these times."""
         return lookback.begin(time) if isinstance(lookback, Calendar) else time - lookback
 
+    def has_start(self, lookback: int | Calendar) -> bool:
+        """Return whether the windows of a lookback contain their start; that of a period always belongs to it."""
+        return self.closed in ("both", "left") or isinstance(lookback, Calendar)
+
     def ends(self, time: int) -> list[int]:
         """Return where the finite windows of a record at a time begin, and where they end."""
         return [*(int(self.since(lookback, np.array([time]))[0]) for lookback in self.finite), time]

@@ -90,6 +90,9 @@ class Later(Operation):
     def accumulate(self, records: Records, starts: Ints) -> State:
         return self.of.accumulate(records, starts)
 
+    def fold(self, state: State, base: Ints, records: Records, ranges: tuple[Ints, Ints]) -> State:
+        return self.of.fold(state, base, records, ranges)
+
 
 def _begun(operation: Operation, since: int) -> Operation:
     return Later(operation.column, operation, since, where=operation.where) if since else operation

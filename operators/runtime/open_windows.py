@@ -8,7 +8,6 @@ from operators.columns.records import FAR_FUTURE
 from operators.runtime.binding import Binding
 from operators.runtime.clock_changes import check_clock_changes
 from operators.runtime.evolution import REFUSE, adaption, effective_binding
-from operators.steps.emission import Emission
 from operators.steps.step import Step
 from state_backends import Entries, WindowStore
 from state_backends.backends.memory import MemoryBackend
@@ -49,6 +48,6 @@ def open_windows(binding: Binding, closing: Binding, bucket: Bucket) -> pa.Table
 def _still_open(binding: Binding, emitted: Any, bucket: Bucket) -> pa.Table:
     """Emitted rows, without sessions that are final: on update, they stay in the state while records may join them."""
     rows = binding.output.table([emitted])
-    if not isinstance(emitted, Emission):
+    if binding.output.bounds_type is None:  # Rows that are not of windows.
         return rows
     return rows.filter(pa.array(emitted.end >= bucket.close_time))
