@@ -102,8 +102,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the begin of what is to date",
-        'inside = kind.closed in ("both", "left") or isinstance(lookback, Calendar)',
-        'inside = kind.closed in ("both", "left")',
+        'return self.closed in ("both", "left") or isinstance(lookback, Calendar)',
+        'return self.closed in ("both", "left")',
         "A record at local midnight is not in its day to date, with closed='right'.",
         _BOUNDS,
     ),
@@ -277,7 +277,7 @@ MUTATIONS = (
     ),
     Mutation(
         "which ends belong to rolling windows",
-        "skipped = ranks.before(since) if inside else ranks.until(since)",
+        "skipped = ranks.before(since) if kind.has_start(lookback) else ranks.until(since)",
         'skipped = ranks.before(since) if kind.closed in ("both", "right") else ranks.until(since)',
         "A rolling window that is closed on the left has a record too many.",
         _BOUNDS,
