@@ -25,4 +25,4 @@ def empty_state(operation: Operation, types: Mapping[str, pa.DataType]) -> State
     values = {name: column_data(pa.chunked_array([array])) for name, array in nulls.items()}
     values[_NEVER] = column_data(pa.chunked_array([pa.array([False])]))
     zero = np.zeros(1, np.int64)
-    return replace(operation.bare, where=_NEVER).lift(Records([b""], zero, zero, values, 0))
+    return replace(operation.base_operation, where=_NEVER).lift(Records([b""], zero, zero, values, 0))

@@ -64,9 +64,18 @@ class Operation(ABC):
         return {}
 
     @property
-    def bare(self) -> "Operation":
+    def base_operation(self) -> "Operation":
         """The operation itself, whenever its state was begun."""
         return self
+
+    @property
+    def narrower(self) -> "Operation | None":
+        """The operation of a column of whole numbers whose state becomes one of this operation by `of_narrower`."""
+        return None
+
+    def of_narrower(self, state: State) -> State:
+        """Return states of `narrower` as states of this operation."""
+        raise NotImplementedError(f"{type(self).__name__} has no narrower operation")
 
     def combining(self) -> "Operation":
         """Return the operation itself if its states can be combined, else one that keeps the records."""

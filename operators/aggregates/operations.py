@@ -173,6 +173,13 @@ class SumFloat(Operation):
     def combine_ranges(self, state: State, lo: Ints, hi: Ints) -> State:
         return exact.sum_ranges(state, lo, hi) or Operation.combine_ranges(self, state, lo, hi)
 
+    @property
+    def narrower(self) -> Operation:
+        return SumInt(self.column, where=self.where)
+
+    def of_narrower(self, state: State) -> State:
+        return exact.of_ints(state[0])
+
     def of_halves(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> State:
         """Return sums of the upper and of the lower 32 bits of whole numbers as states."""
         upper, rest = exact.of_ints(high)

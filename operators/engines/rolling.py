@@ -17,7 +17,7 @@ from operators.aggregates.empty import empty_state
 from operators.aggregates.operation import Operation, join_states
 from operators.columns.ranges import Ints, Mask, key_edges
 from operators.columns.records import FAR_FUTURE, FAR_PAST, Records
-from operators.engines.rolling_lifetimes import Lifetimes, stored_lifetimes, without_lifetime
+from operators.engines.rolling_lifetimes import Lifetimes, stored_lifetimes
 from operators.engines.rolling_rows import RollingRows, Waiting, windows_of
 from operators.engines.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, WaitingSchema
 from operators.kinds.described import WindowsPart
@@ -30,7 +30,6 @@ from operators.steps.plan import KindPlan, Summed, WindowPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
-from serializers.pages import Column
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
@@ -139,17 +138,10 @@ class RollingPlan(KindPlan):
         lifetimes = [number for number, lookback in enumerate(self.kind.lookbacks) if lookback is None]
         return output.aggregates_over(lifetimes)  # type: ignore[no-any-return]
 
-    def without_lifetime(self, store: WindowStore, stored: Collection[str]) -> list[str]:
-        return without_lifetime(store, self.stored, self.empty(), self.lasting, stored)
-
     def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "RollingPlan":
         needed = {operation for _, bound in self._over_lifetime(output) for operation in bound.operations}
         lasting = tuple(each for each in output.operations if each in needed or each in kept)
         return replace(self, operations=output.operations, lasting=lasting)
-
-    def head_of_older(self, time: Ints) -> dict[str, Column]:
-        none = np.full(len(time), None, object)
-        return {"since": time, "waiting": np.zeros(len(time), np.int64), "rows": none}
 
     @property
     def codec(self) -> RowCodec:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from operators.aggregates.operation import Operation
-from operators.columns.ranges import Ints, State, key_edges
+from operators.columns.ranges import Ints, key_edges
 from operators.engines.rolling_rows import chain_starts
 from operators.engines.rolling_state import LIFE_PANE_TIME, RollingPaneSchema, last_times
 from operators.steps.failed_windows import with_keys
@@ -160,37 +160,3 @@ def _since_pause(life: Entries, panes: Entries, pause: int) -> tuple[Entries, En
     alive = np.zeros(len(key), bool)
     alive[order] = np.arange(len(key)) >= np.repeat(starts, np.diff(final, prepend=-1))
     return life.take(alive[: len(life)]), panes.take(alive[len(life) :]), time[order][final]
-
-
-def without_lifetime(
-    store: WindowStore,
-    stored: RollingPaneSchema,
-    empty: Entries,
-    lasting: Collection[Operation],
-    names: Collection[str],
-) -> list[str]:
-    """Return the states of which the lifetime panes of a store, if there are any, hold nothing. O(keys) at worst.
-
-    Args:
-        store, stored, empty, lasting: as for `Lifetimes`.
-        names: the states that the store had when it was written.
-    """
-    schema, seen = PaneSchema(stored.operations), False
-    nothing = schema.states(empty)
-    left = [n for n, op in enumerate(stored.operations) if op in lasting and op.describe() in names]
-    for _, entries in store.scan_segment(store.segment_of(LIFE_PANE_TIME)):
-        states, seen = schema.states(stored.panes(entries)), True
-        left = [n for n in left if _is_only(states[n], nothing[n])]
-        if not left:
-            break
-    return [stored.operations[n].describe() for n in left] if seen else []
-
-
-def _is_only(state: State, one: State) -> bool:
-    """Whether all rows of a state's columns are that one row. NaN is equal to NaN."""
-    return all(
-        column.tolist() == value.tolist() * len(column)
-        if column.dtype == object
-        else column.tobytes() == np.repeat(value, len(column)).tobytes()
-        for column, value in zip(state, one, strict=True)
-    )

@@ -189,7 +189,7 @@ class Binding:
     @property
     def refuses(self) -> bool:
         """Whether aggregates may leave out records that their functions cannot take."""
-        return any(operation.bare.skips for operation in self.plan.operations)
+        return any(operation.base_operation.skips for operation in self.plan.operations)
 
     @property
     def sifts(self) -> bool:

@@ -23,7 +23,8 @@ from operators.engines.rolling_state import LIFE_PANE_TIME
 from operators.errors import DefinitionError
 from operators.kinds.rolling import LASTING
 from operators.runtime.binding import Binding
-from operators.runtime.evolution import ADAPT, Adaption, conversion_for, effective_binding
+from operators.runtime.evolution import ADAPT, StateConversion, conversion_for
+from operators.runtime.restarts import effective_binding
 from operators.steps.step import Step
 from serializers import decode_keys
 from state_backends import Entries, StateError
@@ -134,7 +135,7 @@ class Fill:
         return effective_binding(self.binding, self.running.identity, moved=True)
 
     @cached_property
-    def _change(self) -> Adaption | None:
+    def _change(self) -> StateConversion | None:
         stored, effective = self.running, self._effective
         return conversion_for(
             effective, effective.identity(), stored.identity, stored.schema, ADAPT, moved=True
@@ -152,7 +153,9 @@ class Fill:
         def source(operation: Operation) -> _Filled:
             name = operation.describe()
             mine = [
-                n for n, each in enumerate(own) if each.bare == operation and each.describe() not in begun
+                n
+                for n, each in enumerate(own)
+                if each.base_operation == operation and each.describe() not in begun
             ]
             whole = [n for n in mine if own[n].describe() not in since]
             limited = operation in for_ever and lasting is not None and name not in lasting

@@ -7,7 +7,8 @@ import pyarrow as pa
 from operators.columns.records import FAR_FUTURE
 from operators.runtime.binding import Binding
 from operators.runtime.clock_changes import check_clock_changes
-from operators.runtime.evolution import REFUSE, adaption, effective_binding
+from operators.runtime.evolution import REFUSE, state_conversion
+from operators.runtime.restarts import effective_binding
 from operators.steps.step import Step
 from state_backends import Entries, WindowStore
 from state_backends.backends.memory import MemoryBackend
@@ -26,7 +27,7 @@ def open_windows(binding: Binding, closing: Binding, bucket: Bucket) -> pa.Table
         StateError: the state belongs to another operator; names what differs.
         AggregateError: a function of the user fails; names the window.
     """
-    change = adaption(binding, bucket.identity, bucket.schema, REFUSE)
+    change = state_conversion(binding, bucket.identity, bucket.schema, REFUSE)
     effective = effective_binding(closing, bucket.identity)
     effective = effective.counting_since(bucket.pointer.progress.since or {})
     store = WindowStore(bucket.backend, effective.plan.layout, bucket.schema.segment)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from operators.runtime.binding import Binding
-from operators.runtime.evolution import Adaption
+from operators.runtime.evolution import StateConversion
 from operators.steps.step import FailedCall, Step
 from operators.steps.timed_store import Emitted
 from state_backends import Entries
@@ -13,7 +13,7 @@ from state_backends.checkpoints.savepoint import Savepoint
 
 def load_share(
     binding: Binding,
-    change: Adaption | None,
+    change: StateConversion | None,
     savepoint: Savepoint,
     share: tuple[int, int],
     failed: list[FailedCall],

@@ -8,7 +8,7 @@ since                 ^ a window that begins at this time or later has all its r
 from collections.abc import Mapping
 
 from operators.runtime.binding import Binding
-from operators.runtime.evolution import Adaption
+from operators.runtime.evolution import StateConversion
 from state_backends import WindowStore
 from state_backends.store.schema import TIME, StoredSchema
 
@@ -18,7 +18,11 @@ _OF_NO_RECORD = {"waits_until"}
 
 
 def with_begun(
-    since: Mapping[str, int], change: Adaption | None, binding: Binding, store: WindowStore, close_time: int
+    since: Mapping[str, int],
+    change: StateConversion | None,
+    binding: Binding,
+    store: WindowStore,
+    close_time: int,
 ) -> dict[str, int]:
     """Return since when each state that was added later counts, in ticks, with those that a conversion adds.
 

@@ -45,7 +45,9 @@ def new_lifetimes(binding: Binding, before: Sequence[str]) -> list[str]:
         f"{name} was not over the lifetime, and would count from now on, over all of its lookbacks"
         for name, bound in output.aggregates
         if name in lasting
-        and all(op.bare.describe() in before and op.describe() not in before for op in bound.operations)
+        and all(
+            op.base_operation.describe() in before and op.describe() not in before for op in bound.operations
+        )
     ]
 
 

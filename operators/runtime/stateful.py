@@ -13,13 +13,12 @@ import pyarrow as pa
 from operators.runtime.batch_runner import BatchRunner, read_batch
 from operators.runtime.binding import Binding
 from operators.runtime.clock_changes import check_clock_changes
-from operators.runtime.evolution import Adaption, adapt, conversion_for, effective_binding
+from operators.runtime.evolution import StateConversion, conversion_for
 from operators.runtime.freed_memory import keep_freed_memory
-from operators.runtime.identity import STATE
-from operators.runtime.lifetimes import are_recorded, check_lifetimes
 from operators.runtime.metrics import counted
 from operators.runtime.page_rows import changed_pages, check_published
 from operators.runtime.processed import Processed
+from operators.runtime.restarts import convert_partials, effective_binding
 from operators.runtime.savepoint_shares import load_share
 from operators.runtime.since import with_begun
 from operators.steps.partials import Partials
@@ -124,7 +123,7 @@ class StatefulOperator:
 
     def _adopt(
         self, identity: dict[str, Any] | None, schema: StoredSchema | None, *, moved: bool = False
-    ) -> Adaption | None:
+    ) -> StateConversion | None:
         """Go on with a stored state, and return how it has to be converted; None if it fits as it is.
 
         What the last commit wrote is the operator's own: it is adopted once, until another binding or another state comes.
@@ -153,13 +152,6 @@ class StatefulOperator:
         if (effective.plan, effective.segment) != (before.plan, before.segment):
             self._build(effective)
         self._runner = BatchRunner(effective, self.engine)
-
-    def _check_stored(self, stored_identity: dict[str, Any], close_time: int) -> None:
-        """Refuse a state for what is in it."""
-        effective = self._runner.binding
-        check_clock_changes(effective, self.store, stored_identity, close_time)
-        if not are_recorded(effective, stored_identity):
-            check_lifetimes(effective, self.store, stored_identity.get(STATE) or [])
 
     def try_update_binding(self, binding: Binding) -> bool:
         """Switch to this binding if it works on the same state in the same way; return whether it does.
@@ -195,13 +187,15 @@ class StatefulOperator:
         self._restoring += time.perf_counter() - began
         return done.pointer
 
-    def _note_since(self, since: dict[str, int] | None, change: Adaption | None, close_time: int) -> None:
+    def _note_since(
+        self, since: dict[str, int] | None, change: StateConversion | None, close_time: int
+    ) -> None:
         """Note since when parts of the state count all records, for metrics and for rows that say it."""
         binding = self._runner.binding
         self.since = with_begun(since or {}, change, binding, self.store, close_time)
         self._runner = BatchRunner(binding.counting_since(self.since), self.engine)
 
-    def _rewrite(self, journal: Journal, pointer: Pointer, change: Adaption) -> Alignment:
+    def _rewrite(self, journal: Journal, pointer: Pointer, change: StateConversion) -> Alignment:
         """Write the whole state in the form that this operator has it in."""
         pointer = self._durable.rewrite(journal, pointer, change.pages)
         columns = ", ".join(name for name, _ in self._runner.binding.plan.head)
@@ -228,7 +222,7 @@ class StatefulOperator:
                 self.store.usage.load(progress.usage, progress.keys)
             state.rebuild(progress.close_time)
         if progress.identity is not None:
-            self._check_stored(progress.identity, progress.close_time)
+            check_clock_changes(self._runner.binding, self.store, progress.identity, progress.close_time)
         self._ready = True
 
     def start_from(self, savepoint: Savepoint, bucket: int, buckets: int) -> Processed:
@@ -257,7 +251,7 @@ class StatefulOperator:
             self._failed_at_start,
             self.store.put_many,
         )
-        self._check_stored(savepoint.identity, savepoint.close_time)
+        check_clock_changes(self._runner.binding, self.store, savepoint.identity, savepoint.close_time)
         self.engine.state.rebuild(savepoint.close_time)
         self._note_since(savepoint.origin.get("since"), change, savepoint.close_time)
         binding = self._runner.binding
@@ -297,7 +291,9 @@ class StatefulOperator:
         rows = rows if rows or partials else [self.binding.inputs.empty()]
         batch = read_batch(self.binding, rows, partials)
         if isinstance(batch.records, Partials):
-            batch = replace(batch, records=adapt(batch.records, self.binding, self._runner.binding))
+            batch = replace(
+                batch, records=convert_partials(batch.records, self.binding, self._runner.binding)
+            )
         failed, self._failed_at_start = self._failed_at_start, []
         processed = self._runner.run(batch, close_times, self._sequence, failed, wide=wide)
         self._stepping = time.perf_counter() - began

@@ -1,20 +1,14 @@
 """The columns of rows that wait in the state, where those of the input have changed since."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import pyarrow as pa
 
 from operators.kinds.rolling import ROWS
 from operators.runtime.binding import Binding
 from serializers.row_changes import RowChanges, RowConversion
 from state_backends import StateError
 from state_backends.store.schema import StoredSchema
-
-_DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
-_TIMESTAMP = re.compile(r"timestamp\[(\w+)(?:, tz=(.+))?\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +40,9 @@ def waiting_change(
     Raises:
         StateError: the rows have no event time under its name of now, or a column became another type; names it.
     """
-    now, texts = binding.plan.waiting_rows, stored_identity.get(ROWS)
-    if now is None or texts is None or texts == binding.plan.describe().get(ROWS):
+    now, before = binding.plan.waiting_rows, stored.rows
+    if now is None or before is None or stored_identity.get(ROWS) == binding.plan.describe().get(ROWS):
         return WaitingChange()
-    before = pa.schema([*_stored_fields(texts, now, restart)]) if stored.rows is None else stored.rows
     time = binding.plan.row_time
     if time not in before.names:
         raise StateError(
@@ -70,28 +63,3 @@ def waiting_change(
             *(f"column {name!r} was {old}, is {new}" for name, old, new in changes.widened),
         ],
     )
-
-
-def _stored_fields(texts: list[str], now: pa.Schema, restart: str) -> Iterator[pa.Field]:
-    """The columns of a state that has them as text alone, as earlier versions wrote it."""
-    known = {f"{field.name}: {field.type}": field for field in now}
-    for text in texts:
-        name, _, type_ = text.partition(": ")
-        found = known.get(text) or _field(name, type_)
-        if found is None:
-            raise StateError(
-                f"column {name!r} was {type_} in rows that an earlier version wrote, which did not record nested types so "
-                f"that they can be read. Leave the column as it was until these rows are out, or {restart}"
-            )
-        yield found
-
-
-def _field(name: str, text: str) -> pa.Field | None:
-    if decimal := _DECIMAL.fullmatch(text):
-        return pa.field(name, pa.decimal128(int(decimal[1]), int(decimal[2])))
-    if timestamp := _TIMESTAMP.fullmatch(text):
-        return pa.field(name, pa.timestamp(timestamp[1], timestamp[2]))
-    try:
-        return pa.field(name, pa.type_for_alias(text))
-    except ValueError:
-        return None

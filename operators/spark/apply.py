@@ -12,7 +12,7 @@ from operators.columns.checks import refuse_alike, refuse_twice
 from operators.columns.records import FAR_FUTURE
 from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, Runnable
-from operators.runtime.evolution import adaption
+from operators.runtime.evolution import state_conversion
 from operators.runtime.metrics import LARGEST, names
 from operators.spark.base.heartbeats import with_heartbeats
 from operators.spark.base.inside import SAME_METRICS, has_condition, in_workers_of_arrow, known_columns
@@ -156,7 +156,7 @@ def _streaming(
     labels = tuple(partition_labels(buckets))
     savepoint = None if config.savepoint is None else read_header(config.savepoint)
     if savepoint is not None:
-        adaption(binding, savepoint.identity, savepoint.schema, config.evolution, moved=True)
+        state_conversion(binding, savepoint.identity, savepoint.schema, config.evolution, moved=True)
     timed = incoming.with_watermark(df, binding.inputs.aliases[binding.inputs.event_time])
     if sum(marker not in binding.inputs.names for marker in incoming.markers) > 1:
         # Rows of several inputs cannot be told apart.

@@ -19,7 +19,7 @@ from operators.steps.emission import AggregateOutput
 from operators.steps.partials import TwoStagePlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
-from serializers.pages import Column, PageLayout
+from serializers.pages import PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.store.schema import head_codes
 
@@ -152,7 +152,9 @@ class Plan(ABC):
         A task that runs again has to send what it sent before: the same records in the same order make the same states.
         Records that operations may skip are counted and reported behind the shuffle.
         """
-        return None if any(operation.bare.skips for operation in self.operations) else self.two_stages
+        return (
+            None if any(operation.base_operation.skips for operation in self.operations) else self.two_stages
+        )
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -177,16 +179,6 @@ class Plan(ABC):
             tick_us: length of a tick in microseconds.
             gap: the column of the gaps of sessions, if there is one.
         """
-
-    def without_lifetime(self, store: WindowStore, stored: Collection[str]) -> list[str]:
-        """Return the states over a lifetime of which a store has nothing, though it has lifetimes: by default none.
-
-        Args:
-            store: has the state.
-            stored: the states that it had when it was written.
-        """
-        del store, stored
-        return []
 
     @property
     def summed(self) -> "Summed | None":
@@ -256,15 +248,6 @@ class Plan(ABC):
         del segment_ticks, close_time
         return entries
 
-    def head_of_older(self, time: Column) -> dict[str, Column]:
-        """Return the head columns of entries that were stored without some of them, by name.
-
-        Args:
-            time: shape (n,), int64: the times of the entries.
-        """
-        del time
-        return {}
-
     def strategy_of(self, bound: Bound) -> tuple[Strategy, str | None]:
         """Return how the windows of an aggregate are computed, and what would make that cheaper, if anything."""
         most = max((operation.strategy for operation in bound.operations), key=BY_COST.index)
@@ -301,11 +284,11 @@ class WindowPlan(Plan):
 
     @property
     def calls_user_code(self) -> bool:
-        return any(operation.bare.calls_user_code for operation in self.operations)
+        return any(operation.base_operation.calls_user_code for operation in self.operations)
 
     @property
     def why_rows(self) -> str:
-        if skips := listed(op.describe() for op in self.operations if op.bare.skips):
+        if skips := listed(op.describe() for op in self.operations if op.base_operation.skips):
             return f"{skips} may skip records, which are counted behind the shuffle"
         if self.two_stages is not None:
             return "a pane is one event time, so that partial aggregation would save little"

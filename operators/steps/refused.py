@@ -32,7 +32,7 @@ class Refused:
     @classmethod
     def by(cls, operations: Sequence[Operation], records: Records) -> "Refused":
         """Return the records of a batch that operations leave out, in order of arrival, and warn of them."""
-        found = [each for op in operations for each in op.bare.refused(records).items()]
+        found = [each for op in operations for each in op.base_operation.refused(records).items()]
         if not found:
             return cls()
         found.sort(key=lambda each: each[0])

@@ -12,7 +12,6 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, Stru
 from operators.errors import DefinitionError
 from operators.runtime.batch_clock import Call
 from operators.runtime.evolution import stored_change
-from operators.runtime.lifetimes import are_recorded
 from operators.runtime.metrics import line, names
 from operators.spark.base.failures import MOVE_STATE, located
 from operators.spark.base.logs import log_at
@@ -149,8 +148,7 @@ class BucketTask:
             StateError: the state belongs to another operator, or the policy forbids to change it.
         """
         binding, progress = self._job.binding, pointer.progress
-        same = stored_change(binding, progress, self._job.config.evolution) is None
-        return same and (progress.identity is None or are_recorded(binding, progress.identity))
+        return stored_change(binding, progress, self._job.config.evolution) is None
 
     def _results(self, outcome: Outcome, number: int) -> Iterator[pd.DataFrame]:
         """Yield the result blobs; the first one has the metrics, and the number of the call."""

@@ -2,8 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,7 @@ import pytest
 from operators import RollingWindows
 from operators import aggregates as agg
 from operators.definitions.rolling import RollingAggregation
-from operators.runtime.lifetimes import are_recorded
-from state_backends import StateError, resolve
-from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION
-from state_backends.durability.pointer import read_pointer
-from state_backends.durability.signed import decode_signed, encode_signed
-from state_backends.sqlite_journal import SqliteJournal
+from state_backends import StateError
 
 ADAPT = {"state.evolution": "adapt"}
 WINDOWS = RollingWindows({"s": 10, "ever": "lifetime"})
@@ -110,67 +103,6 @@ def test_a_savepoint(tmp_path: Path) -> None:
     assert [(5, 1), (6, 2)] == [(row["n_ever"], row["x_ever"]) for row in adapted]
     assert [5, 6] == [row["x_ever"] for row in rows_of(WHOLE, THEN, **{"state.savepoint": whole})]
     assert [5, 6] == [row["n_ever"] for row in rows_of(LIMITED, THEN, **{"state.savepoint": whole})]
-
-
-def unrecorded(folder: Path) -> None:
-    """Make a stored state one of the versions that did not record what is over the lifetime."""
-    with closing(SqliteJournal(folder / "journal")) as journal:
-        pointer = read_pointer(journal)
-        assert pointer is not None
-        identity = dict(pointer.progress.identity or {})
-        del identity["lasting"]
-        pointer = replace(pointer, progress=replace(pointer.progress, identity=identity))
-        journal.put("pointer", pointer.encode())
-        journal.commit()
-
-
-@pytest.mark.parametrize("operator", [LIMITED, WHOLE])
-def test_a_state_that_does_not_say_it_goes_on(operator: RollingAggregation, tmp_path: Path) -> None:
-    """With the same aggregates over the lifetime, of which there is history, it goes on; and then says so."""
-    undisturbed = rows_of(operator, (*FIRST, *THEN))
-    rows_of(operator, FIRST, tmp_path)
-    unrecorded(tmp_path)
-    assert undisturbed[4:] == rows_of(operator, THEN, tmp_path)
-    if operator is LIMITED:
-        with pytest.raises(StateError, match="x was not over the lifetime"):
-            rows_of(WHOLE, (360_000,), tmp_path)
-
-
-def test_a_state_that_does_not_say_it_has_no_history_of_what_was_limited(tmp_path: Path) -> None:
-    """Nothing of it is in the panes of lifetimes: refused by name. Before there are such panes, it is whole."""
-    rows_of(LIMITED, FIRST, tmp_path / "old")
-    rows_of(LIMITED, FIRST[:1], tmp_path / "young")
-    for folder in ("old", "young"):
-        unrecorded(tmp_path / folder)
-    with pytest.raises(StateError, match=r'nothing of .*sum\("v"\) there.* limit them again with over'):
-        rows_of(WHOLE, THEN, tmp_path / "old")
-    assert [2, 3] == [row["x_ever"] for row in rows_of(WHOLE, THEN, tmp_path / "young")]
-
-
-def test_a_savepoint_that_does_not_say_it(tmp_path: Path) -> None:
-    """It is looked into as a checkpoint is."""
-    for name, operator in (("limited", LIMITED), ("whole", WHOLE)):
-        header = saved(operator, tmp_path / name) / HEADER
-        values = decode_signed(header.read_bytes(), SAVEPOINT_VERSION, "it")
-        del values["identity"]["lasting"]
-        header.write_bytes(encode_signed(values, SAVEPOINT_VERSION))
-    with pytest.raises(StateError, match=r'nothing of .*sum\("v"\) there'):
-        rows_of(WHOLE, THEN, **{"state.savepoint": tmp_path / "limited"})
-    assert [5, 6] == [
-        row["n_ever"] for row in rows_of(LIMITED, THEN, **{"state.savepoint": tmp_path / "limited"})
-    ]
-    assert [5, 6] == [
-        row["x_ever"] for row in rows_of(WHOLE, THEN, **{"state.savepoint": tmp_path / "whole"})
-    ]
-
-
-def test_whether_a_state_says_it() -> None:
-    """Only a state with a lifetime has to."""
-    table = pa.table({"k": ["a"], "t": [1], "v": [1], "f": [1.0]})
-    short = RollingWindows("1 s").aggregate(x=agg.sum("v"))
-    bindings = [one.bind(table.schema, "t", resolve()) for one in (WHOLE, short)]
-    assert [True, True] == [are_recorded(binding, binding.identity()) for binding in bindings]
-    assert [False, True] == [are_recorded(binding, {"windows": "rolling"}) for binding in bindings]
 
 
 POOL = {

@@ -18,7 +18,7 @@ from operators.command.summary import summary_text, summary_values
 from operators.command.text.formats import json_text
 from operators.explain import Explanation
 from operators.runtime.binding import Binding
-from operators.runtime.evolution import adaption
+from operators.runtime.evolution import state_conversion
 from state_backends import StateError, resolve
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.store.schema import name_since
@@ -75,7 +75,7 @@ def refusals(case: Case) -> Iterator[tuple[str, Binding, Binding]]:
 def refusal(before: Binding, now: Binding) -> str:
     """What is said of a changed operator, or nothing if it goes on."""
     try:
-        adaption(now, before.identity(), before.stored_schema(), "refuse")
+        state_conversion(now, before.identity(), before.stored_schema(), "refuse")
     except StateError as error:
         return str(error)
     return ""

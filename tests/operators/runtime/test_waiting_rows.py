@@ -1,7 +1,7 @@
 """Rows that wait until their time is closed, while other columns of the input come, go and become wider."""
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from feeds import BACKENDS
 from operators import RollingWindows
 from operators import aggregates as agg
 from operators.errors import DefinitionError
-from operators.runtime.evolution import adaption
 from serializers.row_changes import converted
 from state_backends import StateError, resolve
 
@@ -203,44 +202,6 @@ def test_event_time_under_another_name_is_refused(tmp_path: Path) -> None:
         ),
     ):
         runner.process(renamed)
-
-
-def kept_before() -> Iterator[tuple[pa.DataType, bool]]:
-    """Types whose text tells what they are, and some whose text does not."""
-    yield from (
-        (type_, True)
-        for type_ in (
-            pa.int32(),
-            pa.string(),
-            pa.decimal128(4, 2),
-            NTZ,
-            pa.timestamp("us", "UTC"),
-            pa.float64(),
-            pa.date32(),
-            pa.bool_(),
-            pa.binary(),
-        )
-    )
-    yield from ((type_, False) for type_ in (INNER, pa.list_(pa.int32())))
-
-
-@pytest.mark.parametrize(("type_", "readable"), [*kept_before()])
-def test_a_state_that_has_columns_as_text_alone(type_: pa.DataType, readable: bool) -> None:
-    """An earlier version wrote it: simple columns may go, nested ones stay until their rows are out."""
-    schema = pa.schema([("k", pa.string()), ("t", pa.int64()), ("v", type_), ("w", INNER)])
-    config = resolve("memory", {})
-    before = rolling().bind(schema, "t", config)
-    now = rolling().bind(schema.remove(2), "t", config)
-    stored = before.stored_schema()
-    old = type(stored)(*(getattr(stored, name) for name in stored.__slots__ if name != "rows"))
-    if readable:
-        found = adaption(now, before.identity(), old, "adapt")
-        assert found is not None
-        assert found.waiting.conversion is not None
-        assert schema == found.waiting.conversion.before
-    else:
-        with pytest.raises(StateError, match=r"column 'v' was .* an earlier version wrote"):
-            adaption(now, before.identity(), old, "adapt")
 
 
 def test_keep_says_which_columns_come_out(tmp_path: Path) -> None:
