@@ -97,7 +97,7 @@ class StateBackend(ABC):
         A directory that a killed process left must open, too: an error here fails the batch at each attempt.
 
         Args:
-            directory: for this store only, on a local disk; it and its parents may have to be created. A backend that
+            directory: this store's own one, on a local disk; it and its parents may have to be created. A backend that
                 keeps nothing on disk ignores it. Other files in its parent do not belong to the backend.
             options: this backend's options by short name, as text; unknown names were refused before. Each has a
                 default: tools that read a checkpoint pass none.

@@ -116,7 +116,7 @@ class Items:
         Args:
             stored: what `write` returned.
             width: words of each item.
-            former: for items that were written with fewer words, which of theirs each word is; None if it is 0.
+            former: of items that were written with fewer words, the position of each word among theirs; None if it is 0.
 
         Raises:
             CorruptDataError: the bytes are not those of `write`.

@@ -38,7 +38,7 @@ class DecayedSum(Operation):
     A state is a power of two and a pair of doubles.
 
     Attributes:
-        half_life: in ticks.
+        half_life: half-life in ticks.
         counts: whether each value is 1; without a column, in each record.
     """
 

@@ -241,7 +241,7 @@ class _Addends:
 
     Attributes:
         each: shape (n,), float64.
-        more: for each further part, the distinct rows that have one, and its values, float64.
+        more: the further parts: the distinct rows that have one, and its values, float64.
     """
 
     each: Floats

@@ -44,7 +44,7 @@ def show_rows(frame: "DataFrame", args: Namespace, label: str) -> None:
     Args:
         frame: the rows.
         args: has `limit`, `json` and `out`.
-        label: for the progress.
+        label: what the progress calls it.
     """
     with watched(frame.sparkSession, label, always=args.progress):
         if args.out is not None:

@@ -114,7 +114,7 @@ class CallContext:
         due: the entries whose timers are due, removed from the store; empty in `process_batch`.
         close_time: in ticks. Earlier records are late from now on, and `fire` is called for earlier timers. It is 2**61 at the
             end of a bounded frame.
-        grace: in ticks; stream time is `close_time` + `grace`.
+        grace: grace in ticks; stream time is `close_time` + `grace`.
         store: the window store itself, for what the methods here do not cover. Its keys are bytes.
         declared: the operator's declaration.
         inputs: the declared inputs with their Arrow types.

@@ -60,7 +60,7 @@ class CustomPlan(Plan):
         declaration: what it declares for the columns of the frame.
         inputs: the declared inputs with their Arrow types.
         keys: the key columns with their Arrow types.
-        grace: in ticks.
+        grace: grace in ticks.
         whole: whether it runs on a bounded frame. Its times may span many segments, so that longer segments are used.
     """
 
@@ -147,7 +147,7 @@ class CustomPlan(Plan):
         late = "a record before the time that `late_before` gives"
         return WindowsPart(
             f"{kind.__name__}, a custom operator, version {kind.version}",
-            "those of the operator",
+            "as the operator defines them",
             late if kind.judges_late else "a record before the close time",
             "entries whose timer is before the close time go to `fire`" if kind.timed else "no timers",
             kind.entry,

@@ -29,7 +29,7 @@ class TellsSince:
             column: its name. Its type is a timestamp, like the bounds of windows.
 
         Raises:
-            DefinitionError: the name is no text, or another column of the result has it.
+            DefinitionError: the name is not a text, or another column of the result has it.
         """
         check_column_name("with_since", column)
         operator: Any = self

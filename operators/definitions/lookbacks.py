@@ -31,8 +31,8 @@ def lookback_ticks(
     Args:
         lookbacks: lengths by name, or one.
         tick_us: length of a tick in microseconds.
-        zone: in whose calendar the lookbacks to date are.
-        offset: by how much their periods begin later, of all or by name.
+        zone: the zone whose calendar the lookbacks to date follow.
+        offset: how much later their periods begin: one length for all, or lengths by name.
 
     Raises:
         DefinitionError: a name or a length is invalid, two lengths are equal, or there are none; a zone or an offset is

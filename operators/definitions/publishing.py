@@ -137,7 +137,7 @@ class PublishableFeatures:
             pages: the table to which `publish` writes.
 
         Raises:
-            DefinitionError: `pages` is no table of pages, or an argument of the operator is an expression of Spark.
+            DefinitionError: `pages` is not a table of pages, or an argument of the operator is an expression of Spark.
         """
         from operators.sinks.page_reader import FeatureReader
         from operators.sinks.pages import PageTable

@@ -59,7 +59,7 @@ def lasting(output: RollingOutput, lifetimes: Collection[int]) -> tuple[Operatio
     """Return the operations of the aggregates over a lifetime.
 
     Args:
-        output: with the aggregates and their lookbacks.
+        output: the rows, with the aggregates and their lookbacks.
         lifetimes: positions of the lookbacks without end.
 
     Raises:

@@ -74,7 +74,7 @@ class RollingWindows:
         keep: the columns that come out beside the keys, the event time and the results, in the order of the frame; by default
             all. Others do not go through the shuffle, nor wait in the state. Labels of `apply_as_of` have all columns.
         zone: a zone of the tz database for lookbacks to date, such as "Europe/Berlin" or "UTC".
-        offset: by how much their periods begin later on the local clock: "6 hours", or by name, {"fiscal": "3 months"}.
+        offset: how much later their periods begin on the local clock: "6 hours", or by name, {"fiscal": "3 months"}.
 
     Raises:
         DefinitionError: a length is invalid, too small, or not a whole number of ticks; two are equal; no lookback, or one

@@ -42,8 +42,8 @@ def calendar(
     """Return the periods of a length.
 
     Args:
-        length: of a period.
-        offset: by how much they begin later on the local clock.
+        length: the length of a period.
+        offset: how much later they begin on the local clock.
         tick_us: length of a tick in microseconds.
         zone: name of the zone.
         name: the name of the argument `offset`, for errors.

@@ -369,7 +369,7 @@ class RollingEngine:
             panes: all panes that were read, with those of the batch.
             waiting: entries of waiting rows that were read.
             later: rows of the batch that have to wait.
-            close_times: at which panes are forgotten, and rows have come out.
+            close_times: the close time at which panes are forgotten, and the one by which rows have come out.
         """
         forgotten, close_time = close_times
         old = new.time < forgotten

@@ -149,7 +149,7 @@ def _since_pause(life: Entries, panes: Entries, pause: int) -> tuple[Entries, En
     """Those of lifetime panes and of later ones that follow the last longer pause of their key, and the last time of each key.
 
     Args:
-        life: at most one for each key, under the time of its last record.
+        life: the stored lifetimes: at most one for each key, under the time of its last record.
         panes: sorted, some for each key.
         pause: the longest time in ticks between two records of one lifetime.
     """

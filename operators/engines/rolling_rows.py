@@ -115,7 +115,7 @@ class RollingRows:
         """Return a window for an error.
 
         Args:
-            number: of the window, among those of one lookback.
+            number: the window's position among the windows of one lookback.
             lookback: the lookback's name.
             keys: the key columns.
         """
@@ -271,7 +271,7 @@ class RollingOutput(AggregateOutput):
         aggregates: result names and their bound aggregates.
         rows: columns of the input: name, name in the result, and Arrow type.
         suffixes: what follows the name of an aggregate, for each lookback.
-        over: for each aggregate the numbers of its lookbacks.
+        over: the numbers of each aggregate's lookbacks.
         label: a boolean column that is true in rows which come out even if their time cannot be used, with nulls for results;
             None if there are none.
         since: the column that says since when all results count all records, if there is one.

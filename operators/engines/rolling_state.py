@@ -122,7 +122,7 @@ class WaitingSchema(RollingPaneSchema):
         Args:
             entries: stored entries, sorted.
             segment_ticks: the length.
-            close_time: in ticks: earlier rows have come out.
+            close_time: close time in ticks: earlier rows have come out.
             codec, times, empty: as for `pack` and `unpack`.
         """
         across = self.across(entries, segment_ticks)

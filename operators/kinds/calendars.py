@@ -38,8 +38,8 @@ class Calendar:
         zone: whose clock counts.
         unit: what a period is made of.
         count: number of units in a period.
-        months: by how many months period 0 begins after January 1970.
-        shift: by how many ticks of the local clock it begins later.
+        months: months from January 1970 to the beginning of period 0.
+        shift: ticks of the local clock by which it begins later.
         per_second: number of ticks in a second.
     """
 

@@ -59,7 +59,7 @@ class Hops(WindowKind):
             tick_us: length of a tick in microseconds.
             title: what follows the lengths in the title.
             entry: what an entry is, and a plural noun for entries.
-            kept: for how many ticks after its start an entry is kept, and by how many two of them are apart.
+            kept: ticks that an entry is kept after its start, and ticks between the starts of two entries.
         """
         size, step, _, since = self.times.texts(tick_us)
         name = f"tumbling windows of {size}" if size == step else f"hopping windows of {size} every {step}"

@@ -22,7 +22,7 @@ class Sessions:
     """The entries of a step, stored and new, sorted by key and event time and divided into sessions.
 
     Attributes:
-        entries: with the end and start of their stored sessions; not set for those of the batch.
+        entries: the stored entries, with end and start of their sessions; entries of the batch have neither yet.
         source: shape (n,), int64: position of each entry among those of the batch; -1 for a stored entry.
         first: shape (m,), int64: where each session begins.
         start, end: shape (m,), int64: bounds of each session.

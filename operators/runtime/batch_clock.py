@@ -224,10 +224,10 @@ class LocalClock(BatchClock):
     """Time in one batch of a local runner.
 
     Attributes:
-        grace: in ticks.
+        grace: grace in ticks.
         told: the highest event time of each input in the batch, in ticks, by its name; None for an input without records.
         several: whether there are several inputs, of which the slowest one counts.
-        stream_time: in ticks after the batch, if it was given.
+        stream_time: the stream time after the batch in ticks, if the caller gives it.
     """
 
     grace: int

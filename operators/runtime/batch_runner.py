@@ -71,7 +71,7 @@ class BatchRunner:
 
         Args:
             batch: what `read_batch` returned.
-            close_times: in ticks, at the start and at the end of the batch.
+            close_times: the close times at the start and at the end of the batch, in ticks.
             sequence: number of the batch, for rows that a later batch may replace.
             failed_before: calls that raised before the batch, to be reported with it.
             wide: whether columns that come out as they are may be too large for memory.

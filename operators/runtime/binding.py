@@ -114,8 +114,8 @@ class OutputTime:
     Attributes:
         column: the column of the result.
         field: the field of that column, if it is a struct.
-        behind: by how many ticks it may lie before the close time of the batch before the one that emits it; None if by any
-            number, so that no later operator can take it.
+        behind: the most ticks that it lies before the close time of the batch before the one that emits it; None if there is
+            no limit, so that no later operator can take it.
         updates: whether a row is emitted again with each update.
         closed: whether it is never later than the close time of the batch that emits it.
     """
@@ -140,7 +140,7 @@ class Binding:
         plan: what is computed.
         output: the rows that come out.
         inputs: the columns that are read.
-        grace: in ticks.
+        grace: grace in ticks.
         segment: length of a stored segment in ticks.
         late: how late and bad records are reported, if they are.
         counts: names of what a custom operator counts.

@@ -62,7 +62,7 @@ def forget(folder: str | Path, keys: Keys, operator: str | None = None) -> Reque
         the request; `forget_requests` says later how far it has come.
 
     Raises:
-        DefinitionError: the keys are not those of the operator, or it is not clear which operator is meant; says why.
+        DefinitionError: the keys are not the operator's, or it is not clear which operator is meant; says why.
         StateError: no operator has looked for requests in the folder yet, or the storage fails.
     """
     requests = RequestFolder(absolute(folder))

@@ -75,7 +75,7 @@ def _text(name: str, identity: Mapping[str, Any]) -> str:
     if value is None or value == []:
         return "none"
     if name == CLOCK_CHANGES:
-        value = [f"those of {identity.get(ZONE)} ({crc32(str(value).encode()):08x})"]
+        value = [f"the clock of {identity.get(ZONE)} ({crc32(str(value).encode()):08x})"]
     if isinstance(value, int) and name == _TICK:
         return as_text(value)
     if isinstance(value, int) and name.endswith(_IN_TICKS):

@@ -112,7 +112,7 @@ def check_clock(zone: str | None, clock: str | None, event_time: str) -> str | N
     """
     if zone is not None and clock == "timestamp_ntz":
         raise DefinitionError(
-            f"event time {event_time!r} is of type timestamp_ntz, which is no instant, and zone is {zone!r}: cast it to "
+            f"event time {event_time!r} is of type timestamp_ntz, which has no zone, but zone is {zone!r}: cast it to "
             "timestamp, which takes it as a local time of the session's time zone"
         )
     return clock

@@ -51,7 +51,7 @@ def rows_of_keys(keys: Keys, names: Sequence[str], types: Mapping[str, pa.DataTy
     """
     table = _table(keys, names, types)
     if not table.num_rows:
-        raise DefinitionError("there is no key to forget: the keys have no rows")
+        raise DefinitionError("forget needs at least one key: the keys have no rows")
     for name in names:
         if name not in table.column_names:
             raise DefinitionError(

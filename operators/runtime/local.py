@@ -146,7 +146,7 @@ class LocalRunner:
             keys: rows of the key columns: a table, or a dictionary for each row. They need not be stored.
 
         Raises:
-            DefinitionError: the keys are not those of the operator; says why.
+            DefinitionError: the keys are not the operator's; says why.
             StateError: no batch was processed yet.
         """
         pointer = read_pointer(self._journal)

@@ -86,7 +86,7 @@ class AsOfRunner:
             labels of other keys whose time is closed, of which there are none: batches have returned them.
 
         Raises:
-            DefinitionError: the keys are not those of the operator; says why.
+            DefinitionError: the keys are not the operator's; says why.
             StateError: no batch was processed yet.
         """
         if self.frames is None:

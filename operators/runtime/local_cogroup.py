@@ -77,7 +77,7 @@ class CoGroupedRunner:
             keys: rows of the key columns, which all frames have: a table, or a dictionary for each row.
 
         Raises:
-            DefinitionError: the keys are not those of the operator; says why.
+            DefinitionError: the keys are not the operator's; says why.
             StateError: no batch was processed yet.
         """
         return self.runner.forget(keys)

@@ -118,7 +118,7 @@ class StoredSets:
     """The states of a stored state, in sets.
 
     Attributes:
-        names: of all of them.
+        names: the names of all states.
         lasting: those that are kept for a lifetime.
         widened: columns of whole numbers that became wider.
     """

@@ -58,7 +58,7 @@ def rebuilt_once(attempt: Callable[[bool], Result], undo: Callable[[], None]) ->
     try:
         return attempt(False)
     except DamagedCopyError as error:
-        _LOG.warning("a local copy is deleted, and the batch begins again: %s", error)
+        _LOG.warning("the worker deletes a damaged local copy and begins the batch again: %s", error)
     undo()
     try:
         return attempt(True)
@@ -110,7 +110,7 @@ class StatefulOperator:
         except lost as error:
             if not directory.exists():
                 raise
-            _LOG.warning("a local copy cannot be opened and is rebuilt from the changelog: %s", error)
+            _LOG.warning("the worker cannot open a local copy, and rebuilds it from the changelog: %s", error)
             shutil.rmtree(directory, ignore_errors=True)
             return cls(binding, config, directory)
 
@@ -281,7 +281,7 @@ class StatefulOperator:
         """Process one batch. Nothing of it counts before `commit`.
 
         Args:
-            close_times: in ticks at the start and at the end of the batch.
+            close_times: the close times at the start and at the end of the batch, in ticks.
             rows: tables of records, in the binding's input columns; none for a batch without records.
             partials: tables of what a first stage made of records.
             wide: whether columns that come out as they are may be too large for memory.

@@ -107,7 +107,7 @@ def _refuse_late(schema: pa.Schema) -> None:
     type_ = schema.field(place).type if place >= 0 else pa.null()
     if pat.is_struct(type_) and REPORT <= {field.name for field in type_}:
         raise DefinitionError(
-            "the rows are those of apply_with_late, with late records among them, which have no key: write only the "
+            "apply_with_late made these rows, with late records among them, which have no key: write only the "
             "windows, as with result.foreach_batch(lambda windows, late, number: upsert(windows, number))"
         )
 

@@ -199,7 +199,7 @@ def _check(table: "DeltaTable", path: str, changes: Changes) -> None:
         raise SinkError(
             f"the Delta table at {path} has the key ({', '.join(keys)}), "
             f"not ({', '.join(changes.keys)}): upsert_to(..., keys=...) must name the table's key columns "
-            "without those of the window"
+            "without the window's columns"
         )
 
 

@@ -46,7 +46,7 @@ class KafkaSink(Sink):
             row as JSON.
         partition_by: "keys", or "message": then the partition follows from the whole message key, as a Java client that knows
             only the message would choose it.
-        config: settings of librdkafka, such as those of security. A password belongs here.
+        config: settings of librdkafka, such as security settings. A password belongs here.
         timeout: seconds that a batch tries again when brokers cannot be reached, and waits for transactions of others.
 
     Raises:

@@ -108,7 +108,7 @@ def read_note(topic: str, key: bytes, value: bytes) -> Note | TopicNote:
 
     Args:
         topic: the topic.
-        key, value: of the message.
+        key, value: the message's key and value.
 
     Raises:
         SinkError: a newer version wrote it, or something else than this library.

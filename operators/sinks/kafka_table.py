@@ -26,7 +26,7 @@ def read_table(
     Args:
         servers: where to connect first, such as "kafka1:9092,kafka2:9092".
         topic: name of the topic.
-        config: settings of librdkafka, such as those of security.
+        config: settings of librdkafka, such as security settings.
         timeout: seconds without a message after which an error is raised.
 
     Raises:

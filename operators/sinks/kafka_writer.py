@@ -203,7 +203,7 @@ def _check_rows(cluster: Cluster, noted: TopicNote, messages: Messages) -> None:
     if set(noted.keys) != set(messages.keys):
         raise SinkError(
             f"the topic {cluster.topic!r} has the key ({', '.join(noted.keys)}), not ({', '.join(messages.keys)}): "
-            "upsert_to(..., keys=...) must name the topic's key columns without those of the window"
+            "upsert_to(..., keys=...) must name the topic's key columns without the window's columns"
         )
     if missing := [column for column in messages.columns if column not in noted.columns]:
         raise SinkError(

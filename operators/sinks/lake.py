@@ -266,7 +266,7 @@ def _check_table(table: LakeTable, keys: Sequence[str]) -> None:
     if known is not None and set(known) != set(keys):
         raise SinkError(
             f"table {table.name} has the key ({', '.join(known)}), not ({', '.join(keys)}): merge_to(..., keys=...) must name "
-            "the table's key columns without those of the window"
+            "the table's key columns without the window's columns"
         )
     if properties.get("write.merge.isolation-level", "serializable") != "serializable":
         raise SinkError(

@@ -229,6 +229,6 @@ def _refuse_late(rows: "DataFrame") -> None:
     type_ = rows.schema[LATE].dataType if LATE in rows.columns else None
     if isinstance(type_, StructType) and set(type_.names) >= REPORT:
         raise DefinitionError(
-            "the rows are those of apply_with_late, with late records among them, which have no key: write each side on its "
+            "apply_with_late made these rows, with late records among them, which have no key: write each side on its "
             "own, as with result.foreach_batch(lambda windows, late, number: ...)"
         )

@@ -255,7 +255,7 @@ def check_table_name(name: object) -> str:
     """Return the name of a table.
 
     Raises:
-        DefinitionError: it is no name as SQL has it, or names a branch or a tag of an Iceberg table.
+        DefinitionError: it is not a name as SQL has it, or names a branch or a tag of an Iceberg table.
     """
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise DefinitionError(
@@ -270,7 +270,7 @@ def check_table_name(name: object) -> str:
 
 
 def check_format(format_: object) -> None:
-    """Refuse what is no format.
+    """Refuse what is not a format.
 
     Raises:
         DefinitionError: names the formats.

@@ -28,7 +28,7 @@ def missing_rights(
     Args:
         db: the connection.
         schema: the schema of the tables; it must exist.
-        tables: with the rights that each needs.
+        tables: the tables, with the rights that each needs.
         create: whether tables that do not exist are to be created.
     """
     ((user, database),) = run(db, SQL("SELECT current_user, current_database()"))

@@ -32,7 +32,7 @@ class Publish:
         pages: the table.
         definition: what the pages are of.
         buckets: how many buckets the query has.
-        whole: for a query of Spark, returns all pages.
+        whole: returns all pages of the query.
     """
 
     pages: PageTable

@@ -36,7 +36,7 @@ class Definition:
             ends belong to windows, which pages do not know.
         schema: the columns of the records that the operator reads.
         event_time: which of them has the times.
-        grace: in ticks.
+        grace: grace in ticks.
     """
 
     identity: Mapping[str, Any]

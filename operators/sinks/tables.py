@@ -127,7 +127,7 @@ def check_layout(table: str, layout: Layout, changes: Changes, types: Mapping[st
         others = " or ".join(f"({', '.join(sorted(one))})" for one in set(layout.unique)) or "no columns"
         raise SinkError(
             f"table {table} has a unique key on {others}, not on ({', '.join(changes.keys)}): "
-            "upsert_to(..., keys=...) must name the table's key columns without those of the window, or the table "
+            "upsert_to(..., keys=...) must name the table's key columns without the window's columns, or the table "
             "needs a PRIMARY KEY or UNIQUE constraint on these columns"
         )
     _refuse_nulls(table, layout, changes)

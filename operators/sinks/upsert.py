@@ -75,7 +75,7 @@ class Upsert:
                 check_repeated(last, query, batch, of, has_checkpoint=running is not None)
 
     def forget(self, keys: "Keys") -> int:
-        """Delete all rows of keys from the table, those of closed windows, too, in one transaction.
+        """Delete all rows of keys from the table, also the rows of closed windows, in one transaction.
 
         Ask the query first, with `operators.forget`, and wait until that request is done: until then it may write such rows
         again. Call it from any machine that can write to the table; the query may run.
@@ -114,7 +114,7 @@ def in_words(writer: str, query: str, batch: int) -> Iterator[None]:
 def check_repeated(
     last: WrittenBatch | None, query: str, batch: int, fingerprint: int, *, has_checkpoint: bool
 ) -> None:
-    """Refuse a batch that was not written and is no repetition of the query's last one.
+    """Refuse a batch that was not written and does not repeat the query's last one.
 
     Spark repeats the last batch only, and the checkpoint that repeats it is the one that it was written from. Where no
     checkpoint is known, the same rows are a repetition.

@@ -158,7 +158,7 @@ class FailedRecords:
 
     Attributes:
         reasons: which function raised what.
-        records: in the columns that are reported.
+        records: the records, in the columns that are reported.
     """
 
     reasons: pa.Array

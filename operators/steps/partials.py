@@ -31,7 +31,7 @@ class Partials:
 
     Attributes:
         keys: the distinct keys, encoded.
-        entries: in columns of the plan's layout, sorted by key and time.
+        entries: the panes, in columns of the plan's layout, sorted by key and time.
         records: shape (n,), int64: how many records are in each entry.
         bad: records left out, as in `Records`.
         order: shape (records,), int64: the records' positions before they were sorted like the entries; None if they were

@@ -196,7 +196,7 @@ class Plan(ABC):
             entries: the entries of the keys, in the stored columns, sorted.
             sums: sums of other entries, as `summed` says, sorted; None if there are none.
             keys: how many there are.
-            time: in ticks, not before the close time that the entries are of.
+            time: when the windows end, in ticks: not before the close time that the entries are of.
             empty: what `empty` returns; it is made once for many calls.
         """
         raise NotImplementedError
@@ -299,7 +299,7 @@ class WindowPlan(Plan):
         """Return the plan that computes the aggregates of an output.
 
         Args:
-            output: with aggregates of other operations.
+            output: the rows, with aggregates of other operations.
             kept: those of them whose states of all records are stored, whether an aggregate needs them or not.
         """
         del kept

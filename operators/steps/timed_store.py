@@ -319,8 +319,8 @@ class TimedStore:
             segment: number of the segment.
             touched: what the step touched.
             pages: those that the step holds, as they were, and first pages of keys that had none.
-            now: for each entry the key and the start of its page, and when it is due.
-            before: for entries as they were stored the key and the time, and when they were due.
+            now: each entry's key, the start of its page, and when it is due.
+            before: key and time of entries as they were stored, and when they were due.
         """
         (key, start), due = now
         begins = run_starts(key, start)

@@ -32,7 +32,7 @@ class Touched:
     Attributes:
         keys: the keys of the batch, then those that only have a page that is due.
         due: the pages that are due, by segment.
-        held: by segment the pages that were read whole, so that they can be written; sorted.
+        held: the pages that were read whole, so that they can be written, by segment; sorted.
         first, last: shape (keys,), int64: the span of each key; `first` > `last` reads nothing.
     """
 

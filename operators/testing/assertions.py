@@ -41,7 +41,7 @@ def assert_rows(
         keys: the key columns; by default those before `window`.
         tolerance: maximum absolute or relative difference of fractions, also inside lists and structs.
         windows: the window definition, which sets the length of a tick; by default 1 ms.
-        records: with `event_time`, the input as for `timeline`, which then draws the key of the first difference.
+        records: the input, as for `timeline`: given together with `event_time`, the key of the first difference is drawn.
         event_time: the event-time column of the records.
 
     Raises:

@@ -51,7 +51,7 @@ def plot_windows(
         key: value of the key column, or a tuple of values of several; optional if there is only one key. For rolling windows,
             values by name, such as {"card": "gold"}, if they have keys.
         label: column of the records with the labels to show above them.
-        ax: axes to draw on; by default those of a new figure of a suitable height.
+        ax: axes to draw on; by default the axes of a new figure of a suitable height.
 
     Raises:
         ImportError: matplotlib is not installed.

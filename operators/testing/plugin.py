@@ -53,7 +53,7 @@ def state_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def backend(state_backend: str) -> str:
-    """Each of memory, rocksdb, spark and those of --state-backends, for `local_runner(..., backend=backend)`."""
+    """Each of memory, rocksdb, spark and the backends of --state-backends, for `local_runner(..., backend=backend)`."""
     return state_backend
 
 

@@ -24,7 +24,7 @@ class Row:
 
     Attributes:
         record: key, event time in ticks, value.
-        contents: for each lookback the values of the records in its window, in order of event time.
+        contents: the values of the records in each lookback's window, in order of event time.
     """
 
     record: Record

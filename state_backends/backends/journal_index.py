@@ -116,7 +116,7 @@ class Index:
 
     Attributes:
         version: the version of the state.
-        segments: by number.
+        segments: the segments by number.
         seed: the seed of the hash of keys.
     """
 

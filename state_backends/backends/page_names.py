@@ -20,7 +20,7 @@ def page_names(prefix: bytes, keys: Sequence[bytes]) -> tuple[list[bytes], npt.N
 
     Args:
         prefix: begins each name.
-        keys: at least one.
+        keys: the encoded keys, at least one.
     """
     if len(keys) < _FEW:
         places = sorted(range(len(keys)), key=keys.__getitem__)

@@ -66,7 +66,7 @@ class StoredOperator:
     """An operator with state, as Spark lists it.
 
     Attributes:
-        number: from 0, in the query's plan.
+        number: its number in the query's plan, from 0.
         name: Spark's for its kind.
         is_ours: whether its state is that of this library.
         batch: number of the last batch in the checkpoint.

@@ -95,7 +95,7 @@ def write_files(
         folder: the savepoint's.
         number: the number of the bucket.
         layout: the layout of the pages.
-        pages: in the order of the CRC-32s of their keys.
+        pages: the pages, in the order of the CRC-32s of their keys.
         close_time: that the bucket had reached, in ticks.
     """
     for part in in_parts(pages):

@@ -41,9 +41,9 @@ class Savepoint:
         uri: its folder.
         identity: what its state depends on, as the operator describes it.
         schema: the schema of its entries.
-        close_time: in ticks, from which a new query continues: the latest that any bucket had reached, or with which the next
+        close_time: where a new query continues, in ticks: the latest that any bucket had reached, or with which the next
             batch of the query would have begun.
-        files: with the entries.
+        files: the files that have the entries.
         origin: of a query, for information: the checkpoint, its batch, and the offsets of the sources; of a local runner, the
             stream time and the highest event times in ticks, from which a new one continues. Of both, `sequence`.
     """
@@ -160,7 +160,7 @@ def write_header(
         folder: the savepoint's.
         identity, schema, origin: see `Savepoint`.
         close_time: the latest that is known, in ticks.
-        files: with the entries.
+        files: the files that have the entries.
     """
     saved = tuple(files)
     latest = max([close_time, *(one.close_time for one in saved)])

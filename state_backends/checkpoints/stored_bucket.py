@@ -63,7 +63,7 @@ class Bucket:
     Attributes:
         pointer: the pointer of the version.
         schema: the schema of the entries.
-        backend: with the pages.
+        backend: the backend that has the pages.
     """
 
     pointer: Pointer

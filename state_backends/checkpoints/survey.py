@@ -118,7 +118,7 @@ class StateSurvey:
         checkpoint: the checkpoint of the state.
         schema: the schema of the entries. Segments are counted by its length, also those of buckets that have another one.
         identity: what the state depends on, as the operator describes it.
-        buckets: in the order of their numbers.
+        buckets: the buckets in the order of their numbers.
     """
 
     checkpoint: Checkpoint

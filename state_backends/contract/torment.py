@@ -74,7 +74,7 @@ def torment(name: str, directory: str, options: Mapping[str, str], how: str, see
 
     Args:
         name: the name of the backend, as in the configuration.
-        directory: for all stores and copies.
+        directory: where all stores and copies are.
         options: the options of the backend.
         how: "kill" at lines, "fail" at lines, kill at "moments", or a "full" disk.
         seed: the seed of the moments.

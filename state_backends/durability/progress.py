@@ -36,8 +36,8 @@ class Progress:
         close_time: the close time reached, in ticks; FAR_PAST before the first batch.
         usage: how much each segment holds, as `StoreUsage.plain` returns it.
         keys: how many distinct keys have entries, as far as the operator knew.
-        buckets: for a query, the number of its buckets.
-        timer: for a query, the event-time timer that is set for the bucket, in milliseconds, or None.
+        buckets: the number of a query's buckets; None for a local runner.
+        timer: a query's event-time timer that is set for the bucket, in milliseconds, or None.
         last_active_ms: for a query that closes windows by the clock, when it last got records, in milliseconds since the epoch.
         last_clock_ms, last_watermark_ms: for such a query, if the operator reads the rows of another one, the clock and the
             watermark of the last batch, in milliseconds.
@@ -50,8 +50,8 @@ class Progress:
         inputs: for several inputs, the highest event time in ticks of each that has had a record, by name.
         sequence: number of the next batch, which the rows of the operator carry if later ones may replace them. It goes on from
             that of a savepoint.
-        forgotten: for a query, the number of the last request to forget keys that the bucket has applied, or 0.
-        since: for states that were added later, from which time on they count all records, in ticks, by name.
+        forgotten: the number of the last request to forget keys that a query's bucket has applied, or 0.
+        since: the time from which states that were added later count all records, in ticks, by name.
     """
 
     identity: dict[str, Any] | None = None

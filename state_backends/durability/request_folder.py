@@ -47,7 +47,7 @@ class RequestFile:
     Attributes:
         number: the time from which it counts, in milliseconds since the epoch.
         operator: a hash of the operator's name.
-        path: in the folder, as long as it has keys.
+        path: its path in the folder, as long as it has keys.
         done: whether all buckets have applied it, so that there is a file without keys.
         has_keys: whether there is a file with keys. It may be there beside the other one.
     """

@@ -102,7 +102,7 @@ class SnapshotSchedule:
 
         Args:
             journal: the journal of the state.
-            pointer: at the version of the copy.
+            pointer: the pointer at the version of the copy.
             progress: the progress of the operator after the batch.
         """
         pointer = self._settle(journal, pointer)

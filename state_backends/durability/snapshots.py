@@ -49,8 +49,8 @@ class Part:
     """A file of a snapshot.
 
     Attributes:
-        name: in the snapshot.
-        file: in the folder of files.
+        name: the file's name in the snapshot.
+        file: its name in the folder of files.
         digest: SHA-256 of its bytes, in hex.
         size: how many bytes.
     """

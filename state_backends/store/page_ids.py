@@ -116,7 +116,7 @@ class PageIds:
         Args:
             span: the first and the last tick of the segment.
             key: shape (n,), int64: distinct key numbers, ascending.
-            further: for each further page the position of its key in `key`, and its start; sorted by both.
+            further: the further pages: the position of the key in `key`, and the start of each; sorted by both.
         """
         owner, starts = further
         if not len(owner):

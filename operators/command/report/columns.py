@@ -32,7 +32,7 @@ def columns(title: str, values: Sequence[Value], text: Callable[[float], str]) -
 
     Args:
         title: what it shows.
-        values: in the order of the buckets.
+        values: one value for each bucket, in their order.
         text: the text of a value, for the scale.
     """
     groups = group_evenly(values, MOST_COLUMNS)

@@ -56,7 +56,7 @@ def element(name: str, *children: str, **attributes: object) -> Html:
     Args:
         name: the name of the element.
         children: what is in it.
-        attributes: by name; "_" at the end of a name is left out, other ones become "-". None leaves an attribute out.
+        attributes: values by name; "_" at the end of a name is left out, other ones become "-". None leaves an attribute out.
     """
     text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'

@@ -103,7 +103,7 @@ def report_batches(
 
     Args:
         spark: the session.
-        outputs: those of `operators.monitoring`, your own, or functions that take an `OperatorBatch`. If one fails, its
+        outputs: outputs of `operators.monitoring`, your own, or functions that take an `OperatorBatch`. If one fails, its
             error is logged, and the query and the other outputs go on.
 
     Returns:

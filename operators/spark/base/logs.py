@@ -32,7 +32,7 @@ def warn_once(logger: logging.Logger, message: str, *values: object) -> None:
 
     Args:
         logger: the logger of the module that warns.
-        message: with a place for each value.
+        message: the text, with a place for each value.
         values: the values of this warning.
     """
     logger.log(logging.DEBUG if message in _warned else logging.WARNING, message, *values)

@@ -131,12 +131,12 @@ class BoundedRun:
     with theirs.
 
     Attributes:
-        binding: with the plan for bounded frames, which emits each window once.
+        binding: the operator with its plan for bounded frames, which emits each window once.
         source: how the rows are read.
         name: the name of the operator, in errors and in the log.
         rows: the least number of rows of a step, unless they are wide.
         log_level: the lowest level at which the worker logs.
-        close_time: in ticks: windows that end by it are emitted. By default all are.
+        close_time: close time in ticks: windows that end by it are emitted. By default all are.
     """
 
     binding: Binding

@@ -169,7 +169,7 @@ def obstacle(binding: Binding, types: Mapping[str, DataType]) -> str | None:
     """
     plan, columns = binding.plan, dict(binding.inputs.values)
     if plan.grid is None:
-        return "only panes of one length, those of tumbling and hopping windows without a zone, are groups to Spark"
+        return "Spark groups by panes of one length only: tumbling and hopping windows without a zone"
     if not isinstance(types[binding.inputs.event_time], TimestampType):
         return f"event time {binding.inputs.event_time!r} has no time zone"
     beyond = listed(op.describe() for op in plan.operations if not _done_by_spark(op, columns))

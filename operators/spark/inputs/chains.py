@@ -94,7 +94,7 @@ class Incoming:
         """Return the event time of several inputs as one: a row is late if it is late for all of them.
 
         Args:
-            parts: by the name of the input.
+            parts: the inputs by name.
             markers: the column that is true in the rows of each input.
         """
         each = parts.values()

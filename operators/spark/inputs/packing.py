@@ -90,7 +90,7 @@ class Pack:
         name: the name of the operator, in errors.
         tells: whether each task that has records tells all buckets so, and the highest event time of each input. So buckets
             know which windows are closed, and when the stream is quiet.
-        markers: for several inputs, the column that is true in the rows of each.
+        markers: the columns that tell several inputs apart: each is true in the rows of one.
         sorts: whether rows arrive in any order, because a shuffle lies below. A task sorts them then by what they hold, and has
             all of them in memory, as its buckets have.
     """

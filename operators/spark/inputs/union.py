@@ -49,7 +49,7 @@ def check_inputs(
     Args:
         sides: the frames with their aggregates.
         keys: the key columns, names or expressions.
-        frames: by name.
+        frames: the frames by name.
         times: each frame's event-time column, a name or an expression.
 
     Raises:
@@ -73,7 +73,7 @@ def unite(
     Args:
         sides: the frames with their aggregates.
         shared: the columns that every frame has in addition to its event time.
-        frames: by name.
+        frames: the frames by name.
         times: each frame's event-time column.
         grace_us: the operator's grace in microseconds.
         max_future_us: how far ahead of the clock event times may be in microseconds; None for any number.

@@ -98,7 +98,7 @@ class BucketService:
             except (OSError, RuntimeError, MemoryError) as error:
                 if self._ends.is_set():
                     return
-                warn_once(_LOG, "a task cannot be worked for at this moment: %s", error)
+                warn_once(_LOG, "the process for state cannot work for a task at this moment: %s", error)
                 time.sleep(_PAUSE_S)
             if time.monotonic() - signed >= _SIGNS_S:
                 signed = time.monotonic()

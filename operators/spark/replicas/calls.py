@@ -68,7 +68,7 @@ def in_place(parts: Iterable[tuple[int, int, bytes | None]], folder: Path) -> Bl
 
     Args:
         parts: place, kind and blob, as `Pack` sends them.
-        folder: for what is too large for memory.
+        folder: where it puts what is too large for memory.
     """
     found = {kind: (list[int](), Spool(folder)) for kind in (ROWS, PARTIALS)}
     for place, kind, blob in parts:

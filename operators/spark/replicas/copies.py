@@ -38,7 +38,7 @@ class _Copy:
 
     Attributes:
         operator: runs over the copy.
-        lock: on its directory.
+        lock: the lock on its directory.
         used: when it was last used, in monotonic seconds.
         held: whether a thread works with it.
     """

@@ -64,7 +64,7 @@ class Requests:
         try:
             taken = _folder(self.folder).announce(replace(self.reader, state=state))
         except (StateError, SerializationError) as error:
-            warn_once(_LOG, "keys to forget cannot be named while the query runs: %s", error)
+            warn_once(_LOG, "requests to forget keys cannot be read while the query runs: %s", error)
             return
         if taken is not None:
             raise StateError(
@@ -143,7 +143,7 @@ class Requests:
                 elif label == 0:
                     folder.finish(file, reader)
         except (StateError, SerializationError) as error:
-            warn_once(_LOG, "that keys were forgotten cannot be noted: %s", error)
+            warn_once(_LOG, "the report that keys were forgotten cannot be written: %s", error)
 
 
 def _keys_of(folder: RequestFolder, file: RequestFile) -> tuple[bytes, ...] | None:
@@ -151,7 +151,7 @@ def _keys_of(folder: RequestFolder, file: RequestFile) -> tuple[bytes, ...] | No
     try:
         keys = folder.read(file).keys
     except SerializationError as error:
-        _LOG.warning("request %d to forget keys is passed over: make it again. %s", file.number, error)
+        _LOG.warning("the query skips request %d to forget keys: make it again. %s", file.number, error)
         return None
     if keys is None:
         _LOG.warning(

@@ -17,9 +17,9 @@ class Order:
     """A request for a process for state.
 
     Attributes:
-        parent: with whose end it ends: key, number, and when it began.
-        folder: in which it runs.
-        path: on which it looks for modules.
+        parent: the process with which it ends: key, number, and when it began.
+        folder: its working folder.
+        path: where it looks for modules.
         environment: its variables.
         limits: soft and hard ones, by their names in `resource`.
     """

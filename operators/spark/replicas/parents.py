@@ -22,7 +22,7 @@ class Parent:
 
     Attributes:
         number: the number of the process.
-        began: in ticks of the system's clock, as text; "" on systems that do not tell.
+        began: when it began, in ticks of the system's clock, as text; "" on systems that do not tell.
     """
 
     number: int

@@ -82,7 +82,7 @@ class Results:
                         writer.write_batch(batch)
         except OSError as error:
             path.unlink(missing_ok=True)
-            warn_once(_LOG, "rows go through Spark, since they cannot be written to a file: %s", error)
+            warn_once(_LOG, "rows go through Spark, since the worker cannot write them to a file: %s", error)
             return None
         return _NAMED + _CONTENT.pack(sink.size, sink.check) + bytes(path)
 

@@ -37,7 +37,7 @@ def start(parent: Parent) -> str:
     It has this one's environment, folder, limits, search path and stderr.
 
     Args:
-        parent: with whose end it ends.
+        parent: the process with which it ends.
 
     Raises:
         OSError: it cannot be started, or does not listen; says why.

@@ -137,7 +137,7 @@ class _Call:
         except OSError as error:
             warn_once(
                 _LOG,
-                "workers cannot have processes of their own for state, and keep it themselves: %s",
+                "workers cannot start processes for state, and keep state themselves: %s",
                 error,
             )
             return Heard.CANNOT, None
@@ -215,7 +215,12 @@ class _Call:
     @staticmethod
     def _rest_from(name: str, error: Exception) -> Heard:
         _rest(name)
-        warn_once(_LOG, "a process that has copies of buckets is not asked for %g s: %s", _REST_S, error)
+        warn_once(
+            _LOG,
+            "the worker waits %g s before it asks the process for state again, and works itself meanwhile: %s",
+            _REST_S,
+            error,
+        )
         return Heard.SILENT
 
     def _has_ended(self, name: str, error: Exception) -> Heard:

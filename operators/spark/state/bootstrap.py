@@ -96,7 +96,7 @@ class WritePages:
         uri: the savepoint's folder.
         labels: the labels of the buckets.
         layout: the layout of the pages.
-        close_time: in ticks.
+        close_time: close time in ticks.
     """
 
     uri: str

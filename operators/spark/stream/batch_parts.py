@@ -33,7 +33,7 @@ class Part:
     """A part of a batch.
 
     Attributes:
-        close_times: in ticks, at its start and at its end.
+        close_times: the close times at its start and at its end, in ticks.
         rows: tables of records.
         partials: tables of what a first stage made of records.
     """

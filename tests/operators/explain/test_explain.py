@@ -477,7 +477,7 @@ def test_every_way_to_combine_ranges_is_named() -> None:
     [
         (TumblingWindows(9).group_by("k").aggregate(**NUMBERS), "python", 'variance("x")'),
         (TumblingWindows(9).group_by("k").aggregate(n=agg.count(), t=agg.sum("x")), "engine", 'sum("x")'),
-        (SessionWindows(9).group_by("k").aggregate(n=agg.count()), "python", "only panes"),
+        (SessionWindows(9).group_by("k").aggregate(n=agg.count()), "python", "panes of one length only"),
         (SessionWindows(9, max_length=9).aggregate(n=agg.count()), "rows", "one event time"),
         (SlidingWindows(9).group_by("k").aggregate(n=agg.count()), "rows", "one event time"),
         (TumblingWindows(9).aggregate(last=LAST), "rows", "fold last(i) cannot be combined"),
@@ -630,8 +630,7 @@ state
               however many entries there are
 on Spark
   bounded     Python workers compute max("s"), and send one row for each key and pane; not in generated code:
-              only panes of one length, those of tumbling and hopping windows without a zone, are groups to
-              Spark
+              Spark groups by panes of one length only: tumbling and hopping windows without a zone
   stream      each task aggregates its rows partially if this makes its first rows much fewer; otherwise it
               sends input rows with the columns k, at, gap, s. One blob for each bucket
 options

@@ -126,10 +126,10 @@ def test_a_copy_of_a_damaged_snapshot_is_made_of_an_older_one(
         found = [repr(row) for row in runner.process(times[LATER], LATER).to_pylist()]
     assert sorted(expected) == sorted(found)
     told = [record.getMessage() for record in caplog.records]
-    assert ["a local copy is deleted", "Trying an older snapshot"] == [
+    assert ["the worker deletes a damaged local copy", "Trying an older snapshot"] == [
         said
         for one in told
-        for said in ("a local copy is deleted", "Trying an older snapshot")
+        for said in ("the worker deletes a damaged local copy", "Trying an older snapshot")
         if said in one
     ]
 

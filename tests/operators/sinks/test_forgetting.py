@@ -96,7 +96,7 @@ def test_keys_are_as_rows_have_them() -> None:
         ),
         ([{"k": "a", "site": 1}, {"k": "b", "site": "x"}], "key column 'site' is 1: "),
         ([{"k": "a", "site": ["x"]}], "key column 'site' is of type list.*keys must be atomic"),
-        ([], "there is no key to forget"),
+        ([], "forget needs at least one key"),
         ({"k": "a", "site": "x"}, "give a pyarrow.Table or a list of dictionaries, not"),
         ("a", "give a pyarrow.Table or a list of dictionaries, not 'a'"),
     ],

@@ -121,7 +121,7 @@ def test_a_shortage_passes(
     listener.close()
     assert [bucket_service._PAUSE_S] * 3 == pauses
     assert 1 == sum(
-        one.levelname == "WARNING" and "cannot be worked for" in one.message for one in caplog.records
+        one.levelname == "WARNING" and "cannot work for a task" in one.message for one in caplog.records
     )
 
 

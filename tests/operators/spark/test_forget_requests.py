@@ -245,7 +245,7 @@ def test_a_damaged_request_does_not_block_later_ones(query: Query, caplog: pytes
     with caplog.at_level(logging.WARNING):
         assert [(ALICE, 2, "update"), (BOB, 1, "retract")] == query.call(0, [ALICE])
     query.call(1, [])
-    assert "passed over: make it again" in caplog.text
+    assert "to forget keys: make it again" in caplog.text
     damaged, other = forget_requests(query.folder)
     assert "truncated or altered" in damaged.problem
     assert (False, 0, "") == (damaged.done, damaged.keys, other.problem)

@@ -41,7 +41,7 @@ def test_a_damaged_copy_is_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixt
     drop_copy(config, "bucket")
     assert sorted(done.rows.column("n").to_pylist()) == [1, 1]  # Those of before: the new ones are late.
     assert done.counters.late == 2
-    assert "cannot be opened and is rebuilt from the changelog" in caplog.text
+    assert "cannot open a local copy, and rebuilds it from the changelog" in caplog.text
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_written(
     """The rows go as blobs, and somebody is told once. Nothing of the file stays."""
     monkeypatch.setattr(logs, "_warned", set())
     through = sent(config, table(MANY), table(MANY, MANY))
-    assert 1 == caplog.text.count("rows go through Spark, since they cannot be written to a file")
+    assert 1 == caplog.text.count("rows go through Spark, since the worker cannot write them to a file")
     assert [] == files(config)
     assert 2 * MANY == sum(batch.num_rows for batch in read(config, through))
 

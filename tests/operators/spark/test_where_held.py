@@ -265,7 +265,7 @@ def test_a_process_that_stands_still_is_replaced(
         assert ROWS == counts(batch(one, "memory", "run", number))
         assert not has_copy(one, "memory")
         assert state_process(one) not in (None, holder)
-    assert 1 == caplog.text.count("a process that has copies of buckets is not asked for 300 s")
+    assert 1 == caplog.text.count("the worker waits 300 s before it asks the process for state again")
 
 
 def works_on(folder: Path, backend: str) -> bool:
