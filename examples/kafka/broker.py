@@ -69,7 +69,7 @@ class Broker:
         proxy: str | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder = folder = folder.resolve()  # the process works in it
         self._classes = _archived() if classes is None else classes
         port, controller, behind = _free_ports(3)
         self.behind = f"127.0.0.1:{behind}"
