@@ -64,8 +64,7 @@ class WrittenBatch:
 
     Attributes:
         number: the number of the batch.
-        fingerprint: the fingerprint of its `Changes`; None if the table does not have it, since an earlier version wrote the
-            batch.
+        fingerprint: the fingerprint of its `Changes`; None if the table has lost it.
     """
 
     number: int

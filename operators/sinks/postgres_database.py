@@ -16,7 +16,7 @@ from operators.sinks.page_connection import ConnectedFinder
 from operators.sinks.pages import FoundPage, Wanted
 from operators.sinks.postgres_rights import has_schema, missing_rights
 from operators.sinks.postgres_values import arrow_type
-from operators.sinks.tables import BATCHES, FINGERPRINT, cast_keys, check_layout, quoted
+from operators.sinks.tables import BATCHES, cast_keys, check_layout, quoted
 
 Db = Connection[Any]
 T = TypeVar("T")
@@ -180,10 +180,7 @@ class Database:
 
     def _ensure(self, db: Db, changes: Changes, types: Mapping[str, str]) -> None:
         """Create what is missing, or refuse a table that does not fit."""
-        noted = [column for column, _, _ in to.columns_of(db, self._batches)]
-        if noted and FINGERPRINT not in noted:
-            self._add_fingerprints(db)
-        if not (noted and to.exists(db, self._name)):
+        if not (to.exists(db, self._batches) and to.exists(db, self._name)):
             to.lock(db)
             self._make(db, self._name, to.creation(db, self._name, changes, types))
             self._make(db, self._batches, to.creation_of_batches(self._batches))
@@ -195,19 +192,6 @@ class Database:
         elif not to.exists(db, name):
             name_, text = to.text_of(db, name), to.text_of(db, statement)
             raise SinkError(f"table {name_} does not exist: pass create=True, or run {text}")
-
-    def _add_fingerprints(self, db: Db) -> None:
-        statement = to.addition_of_fingerprints(self._batches)
-        try:
-            if self.create:
-                to.run(db, statement)
-                return
-        except psycopg.errors.InsufficientPrivilege:
-            pass  # only its owner may change a table
-        raise SinkError(
-            f"table {to.text_of(db, self._batches)} is one of an earlier version: as its owner, run "
-            f"{to.text_of(db, statement)}"
-        )
 
 
 class RowFinder(ConnectedFinder):

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from operators.sinks.interface import Changes, WrittenBatch
 from operators.sinks.pages import FoundPage, Wanted
 from operators.sinks.postgres_values import as_csv
-from operators.sinks.tables import BATCHES, FINGERPRINT, Layout, not_older, null_keys, quoted
+from operators.sinks.tables import BATCHES, Layout, not_older, null_keys, quoted
 
 Db = Connection[Any]
 _NULLS_NOT_DISTINCT = 150_000
@@ -26,13 +26,13 @@ _UNIQUE = SQL("""
     AND indexprs IS NULL GROUP BY indexrelid
 """)
 _NOTE = SQL("""
-    INSERT INTO {batches} AS old (table_name, query, batch, {fingerprint}) VALUES ({values})
-    ON CONFLICT (table_name, query) DO UPDATE SET batch = excluded.batch, {fingerprint} = excluded.{fingerprint}
+    INSERT INTO {batches} AS old (table_name, query, batch, fingerprint) VALUES ({values})
+    ON CONFLICT (table_name, query) DO UPDATE SET batch = excluded.batch, fingerprint = excluded.fingerprint
     WHERE old.batch < excluded.batch RETURNING batch
 """)
 _BATCHES = SQL(
     "CREATE TABLE IF NOT EXISTS {batches} "
-    "(table_name text, query text, batch bigint NOT NULL, {fingerprint} bigint, PRIMARY KEY (table_name, query))"
+    "(table_name text, query text, batch bigint NOT NULL, fingerprint bigint, PRIMARY KEY (table_name, query))"
 )
 
 
@@ -90,29 +90,22 @@ def creation(db: Db, name: Identifier, changes: Changes, types: Mapping[str, str
 
 def creation_of_batches(batches: Identifier) -> Composed:
     """Return the statement that creates the table of the batches' numbers."""
-    return _BATCHES.format(batches=batches, fingerprint=Identifier(FINGERPRINT))
-
-
-def addition_of_fingerprints(batches: Identifier) -> Composed:
-    """Return the statement that adds the column which a table of batches of an earlier version lacks."""
-    return SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} bigint").format(batches, Identifier(FINGERPRINT))
+    return _BATCHES.format(batches=batches)
 
 
 def note(db: Db, batches: Identifier, table: str, changes: Changes) -> bool:
     """Note a batch, unless it or a later one is noted; other writers of the query wait until this one is done."""
     values = SQL(", ").join(map(Literal, (table, changes.query, changes.batch, changes.fingerprint)))
-    statement = _NOTE.format(batches=batches, fingerprint=Identifier(FINGERPRINT), values=values)
+    statement = _NOTE.format(batches=batches, values=values)
     return bool(run(db, statement))
 
 
 def last_written(db: Db, batches: Identifier, table: str, query: str) -> WrittenBatch | None:
     """Return what is noted as the query's last batch."""
-    columns = [column for column, _, _ in columns_of(db, batches)]
-    if not columns:
+    if not exists(db, batches):
         return None
-    fingerprint: Composable = Identifier(FINGERPRINT) if FINGERPRINT in columns else SQL("NULL")
-    asked = SQL("SELECT batch, {} FROM {} WHERE table_name = {} AND query = {}")
-    found = run(db, asked.format(fingerprint, batches, table, query))
+    asked = SQL("SELECT batch, fingerprint FROM {} WHERE table_name = {} AND query = {}")
+    found = run(db, asked.format(batches, table, query))
     return WrittenBatch(*found[0]) if found else None
 
 

@@ -15,7 +15,6 @@ from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.sqlite_values import arrow_type, declared_type, plain
 from operators.sinks.tables import (
     BATCHES,
-    FINGERPRINT,
     Layout,
     cast_keys,
     check_layout,
@@ -89,11 +88,9 @@ class SQLiteSink(Sink):
 
     def last_batch(self, query: str) -> WrittenBatch | None:
         with self._open() as db:
-            columns = _layout(db, BATCHES).required
-            if not columns:
+            if not _layout(db, BATCHES).required:
                 return None
-            fingerprint = FINGERPRINT if FINGERPRINT in columns else "NULL"
-            asked = f"SELECT batch, {fingerprint} FROM {BATCHES} WHERE table_name = ? AND query = ?"
+            asked = f"SELECT batch, fingerprint FROM {BATCHES} WHERE table_name = ? AND query = ?"
             found = db.execute(asked, (self.table, query)).fetchone()
         return None if found is None else WrittenBatch(*found)
 
@@ -144,8 +141,6 @@ class SQLiteSink(Sink):
             f"CREATE TABLE IF NOT EXISTS {BATCHES} "
             "(table_name TEXT, query TEXT, batch INTEGER NOT NULL, fingerprint INTEGER, PRIMARY KEY (table_name, query))"
         )
-        if FINGERPRINT not in _layout(db, BATCHES).required:
-            db.execute(f"ALTER TABLE {BATCHES} ADD COLUMN {FINGERPRINT} INTEGER")
         layout = _layout(db, self.table)
         if layout.required:
             check_layout(quoted(self.table), layout, changes, types)

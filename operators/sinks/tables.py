@@ -12,8 +12,6 @@ from operators.sinks.interface import Changes, SinkError
 
 BATCHES = "windows_batches"
 """The table of the batches' numbers."""
-FINGERPRINT = "fingerprint"
-"""Its column of the batches' fingerprints, which tables of earlier versions lack."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,28 +45,8 @@ def test_postgres_takes_own_tables(database: str) -> None:
         ).fetchall()
 
 
-def test_batches_of_earlier_versions_stay_known(tmp_path: Path, database: str) -> None:
-    """Their tables of batches get the column of fingerprints; a batch that was written before has none."""
-    columns = "(table_name text, query text, batch bigint NOT NULL, PRIMARY KEY (table_name, query))"
-    statements = (
-        f"CREATE TABLE windows_batches {columns}",
-        "INSERT INTO windows_batches VALUES ('t', 'one', 3)",
-    )
-    with psycopg.connect(database) as db, closing(sqlite3.connect(tmp_path / "t.db")) as file:
-        for statement in statements:
-            db.execute(statement.encode())
-            file.execute(statement)
-        file.commit()
-    for sink in (PostgresSink(database, "t"), SQLiteSink(tmp_path / "t.db", "t")):
-        assert WrittenBatch(3, None) == sink.last_batch("one")
-        assert not sink.write(changes(3, [row("a")], fingerprint=7))
-        assert WrittenBatch(3, None) == sink.last_batch("one")
-        assert sink.write(changes(4, [row("a")], fingerprint=7))
-        assert WrittenBatch(4, 7) == sink.last_batch("one")
-
-
-def test_batches_of_earlier_versions_stay_known_in_delta(tmp_path: Path) -> None:
-    """Their commits have no fingerprint."""
+def test_batches_without_fingerprint_stay_known_in_delta(tmp_path: Path) -> None:
+    """Another program may have removed it from the table's log."""
     sink = DeltaSink(str(tmp_path / "t"))
     noted = CommitProperties(app_transactions=[Transaction("one", 3)])
     write_deltalake(tmp_path / "t", changes(3, [row("a")]).upserts, commit_properties=noted)

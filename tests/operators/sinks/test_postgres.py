@@ -214,26 +214,6 @@ def test_missing_rights_are_told_with_the_statements_that_give_them(database: st
         assert sink.write(changes(1, [row("b")], [row("a")]))
 
 
-def test_batches_of_an_earlier_version_are_their_owners(database: str) -> None:
-    """The column that they lack is added by nobody else, nor where nothing is to be created; the statement is told."""
-    PostgresSink(database, "t").write(changes(0, [row("a")]))
-    run(database, "ALTER TABLE windows_batches DROP COLUMN fingerprint")
-    statement = 'ALTER TABLE "public"."windows_batches" ADD COLUMN IF NOT EXISTS "fingerprint" bigint'
-    message = re.escape(f"is one of an earlier version: as its owner, run {statement}")
-    with role(database, "writer_of_batches") as conninfo:
-        run(
-            database,
-            f"GRANT TEMPORARY ON DATABASE {base(database)} TO writer_of_batches",
-            "GRANT ALL ON t, windows_batches TO writer_of_batches",
-        )
-        sinks = PostgresSink(conninfo, "t"), PostgresSink(database, "t", create=False)
-        for sink in sinks:
-            with pytest.raises(SinkError, match=message):
-                sink.write(changes(1, [row("a")]))
-        run(database, statement)
-        assert [True, True] == [sink.write(changes(n, [row("a")])) for n, sink in enumerate(sinks, 1)]
-
-
 def test_rights_on_columns_are_enough(database: str) -> None:
     """Where a role has them in the place of rights on the table."""
     owner = PostgresSink(database, "t")
