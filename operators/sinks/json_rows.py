@@ -2,20 +2,19 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from operators.sinks.nested import json_text
+from serializers.arrays import one_array
 
 _TEXT = pa.large_string()
 _SPECIAL = r'["\\\x00-\x1f]'
 """Characters that JSON escapes."""
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_ROWS = 50_000
-"""Rows that are written at a time."""
 
 
 def is_json(type_: pa.DataType) -> str | None:
@@ -26,35 +25,38 @@ def is_json(type_: pa.DataType) -> str | None:
     return None if pat.is_duration(type_) or pat.is_time(type_) or pat.is_interval(type_) else "atomic"
 
 
-def json_rows(rows: pa.Table) -> Iterator[bytes]:
-    """Yield each row as a JSON object, its columns in their order, without spaces between them.
+def json_values(rows: pa.Table) -> dict[str, pa.Array]:
+    """Return the values of each column as JSON, by its name.
 
     Numbers are numbers, and so are booleans. Times are ISO text with microseconds, those with a zone in UTC:
-    "2026-01-05T09:00:00.000000Z". Decimals, dates, NaN and the infinities are text, bytes base64. Nested values are made one by
-    one in Python, all others by Arrow.
+    "2026-01-05T09:00:00.000000Z". Decimals, dates, NaN and the infinities are text, bytes base64, null is `null`. Nested values
+    are made one by one in Python, all others by Arrow.
     """
-    for start in range(0, rows.num_rows, _ROWS):
-        part = rows.slice(start, _ROWS)
-        names = [json.dumps(name, ensure_ascii=False) for name in part.column_names]
-        pieces: list[pa.Array | pa.Scalar] = []
-        for number, (name, column) in enumerate(zip(names, part.columns, strict=True)):
-            pieces += [_scalar(f"{',' if number else '{'}{name}:"), _values(column)]
-        joined = pc.binary_join_element_wise(*pieces, _scalar("}"), _scalar(""))
-        yield from joined.cast(pa.large_binary()).to_pylist()
+    return {
+        name: pc.fill_null(_texts(column), _scalar("null"))
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    }
+
+
+def json_objects(values: Mapping[str, pa.Array], names: Sequence[str]) -> pa.LargeBinaryArray:
+    """Return a JSON object for each row, in UTF-8, without spaces between its members.
+
+    Args:
+        values: of each column, as `json_values` gives them.
+        names: the columns of the objects, in their order; at least one.
+    """
+    pieces: list[pa.Array | pa.Scalar] = []
+    for number, name in enumerate(names):
+        pieces += [_scalar(f"{',' if number else '{'}{json.dumps(name, ensure_ascii=False)}:"), values[name]]
+    return pc.binary_join_element_wise(*pieces, _scalar("}"), _scalar("")).cast(pa.large_binary())
 
 
 def _scalar(text: str) -> pa.Scalar:
     return pa.scalar(text, _TEXT)
 
 
-def _values(column: pa.ChunkedArray) -> pa.Array:
-    """Return the values as JSON, null as `null`."""
-    return pc.fill_null(_texts(column.combine_chunks()), _scalar("null"))
-
-
-def _texts(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+def _texts(column: pa.ChunkedArray) -> pa.Array:
+    values = one_array(column)
     type_ = values.type
     if pat.is_nested(type_):
         return json_text(pa.chunked_array([values])).cast(_TEXT)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
+
 from operators.sinks.interface import SinkError
 from operators.sinks.kafka_reading import Reader
 from operators.sinks.kafka_topics import Cluster, in_words
@@ -51,29 +53,38 @@ class TopicNote:
 class Numbers:
     """A reader of a sink's topic of numbers that knows what it has read.
 
+    Args:
+        cluster: where the sink's topics are.
+        admin: a client of it that has had an answer; it ends with this object.
+
     Attributes:
         notes: the notes of each query.
         topic: what is noted of the topic, or None.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, admin: AdminClient) -> None:
         self.notes: dict[str, Note] = {}
         self.topic: TopicNote | None = None
         self._cluster = cluster
-        self._reader = Reader(cluster, cluster.numbers, 1)
+        self._reader = Reader(cluster, cluster.numbers, 1, admin)
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Numbers | None":
         """Return what is noted now, or None if nothing ever was."""
         with in_words(cluster):
-            if not cluster.has_numbers():
+            numbers = cls._existing(cluster)
+            if numbers is None:
                 return None
-            numbers = cls(cluster)
             try:
                 numbers.look()
             finally:
                 numbers.close()
             return numbers
+
+    @classmethod
+    def _existing(cls, cluster: Cluster) -> "Numbers | None":
+        admin = cluster.admin()  # here rather than in `of`, whose frame an error may keep for long
+        return cls(cluster, admin) if cluster.has_numbers(admin) else None
 
     def look(self, *, stable: bool = False, until: Callable[[], bool] = lambda: False) -> None:
         """Read to the end.

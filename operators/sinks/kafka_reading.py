@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from operators.sinks.interface import SinkError
 from operators.sinks.kafka_topics import LOG, Cluster
@@ -24,12 +25,17 @@ _OF_PRODUCERS = {
 
 
 class Reader:
-    """Reads a topic from its beginning, once; it goes on where it ended."""
+    """Reads a topic from its beginning, once; it goes on where it ended.
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+    Args:
+        cluster, topic, partitions: what to read.
+        admin: a client that has had an answer (see `Cluster.ends`); it ends with the reader.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int, admin: AdminClient) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._admin = cluster.admin()
+        self._admin = admin
         self._at = dict.fromkeys(range(partitions), 0)
         settings = cluster.settings(
             group_id=topic,  # a consumer has to have one; nothing is committed to it
@@ -43,6 +49,12 @@ class Reader:
         known["error_cb"] = lambda error: LOG.warning("the reader of the topic %r says: %s", topic, error)
         self._consumer = Consumer(known, logger=LOG)
         self._consumer.assign([TopicPartition(topic, number, 0) for number in self._at])
+
+    @classmethod
+    def of_topic(cls, cluster: Cluster) -> "Reader":
+        """Return a reader of the cluster's topic, which has to exist."""
+        admin = cluster.admin()
+        return cls(cluster, cluster.topic, cluster.existing(admin).partitions, admin)
 
     def read(self, *, stable: bool) -> Iterator[Message]:
         """Yield the committed messages up to where the topic ends now.

@@ -38,7 +38,7 @@ def read_table(
     cluster = Cluster(servers, topic, None, config or {}, timeout)
     last: dict[bytes, tuple[_Rank, bytes | None]] = {}
     with in_words(cluster):
-        reader = Reader(cluster, topic, cluster.existing().partitions)
+        reader = Reader.of_topic(cluster)
         try:
             for message in reader.read(stable=False):
                 key, rank = message.key() or b"", _rank(message)

@@ -73,17 +73,19 @@ class Cluster:
         """Refuse a topic that does not exist, unless it is to be created."""
         with in_words(self):
             if self.partitions is None:
-                self.existing()
+                self.existing(self.admin())
             else:
                 self._found(self.admin(), self.topic)
 
-    def ensure(self) -> TopicState:
+    def ensure(self, admin: AdminClient) -> TopicState:
         """Return the topic, after creating what is missing.
+
+        Args:
+            admin: a client of this cluster.
 
         Raises:
             SinkError: it does not exist and is not to be created, or has another number of partitions.
         """
-        admin = self.admin()
         topic = self._found(admin, self.topic)
         if topic is None:
             if self.partitions is None:
@@ -98,22 +100,23 @@ class Cluster:
             self._created(admin, self.numbers, 1, _NUMBERS)
         return topic
 
-    def existing(self) -> TopicState:
+    def existing(self, admin: AdminClient) -> TopicState:
         """Return the topic, which has to exist."""
-        found = self._found(self.admin(), self.topic)
+        found = self._found(admin, self.topic)
         if found is None:
             raise self._missing()
         return found
 
-    def has_numbers(self) -> bool:
+    def has_numbers(self, admin: AdminClient) -> bool:
         """Whether a batch was written, so that there is a topic of numbers."""
-        return self._found(self.admin(), self.numbers) is not None
+        return self._found(admin, self.numbers) is not None
 
     def ends(self, admin: AdminClient, topic: str, partitions: list[int], *, stable: bool) -> dict[int, int]:
         """Return the offset at which each partition of a topic ends.
 
         Args:
-            admin: a client of this cluster.
+            admin: a client that has had an answer. A new one replaces its first connection by another one, and librdkafka
+                repeats this question after three seconds if it was lost with the first; others it repeats at once.
             topic, partitions: which.
             stable: before the first transaction that is open.
         """

@@ -10,6 +10,7 @@ What a call of the producer returns is never believed: what the topic of numbers
 import time
 import uuid
 from dataclasses import replace
+from itertools import chain
 
 from confluent_kafka import KafkaError, KafkaException, murmur2
 
@@ -75,7 +76,7 @@ class Writer:
     def _claimed(self) -> "_Claim":
         """Return the right to write, which this process may have had before: then no other may have it now."""
         if self._claim is None:
-            claim = _Claim(self._cluster, self._query, self._id, self._cluster.ensure())
+            claim = _Claim(self._cluster, self._query, self._id)
             self._claim = claim  # so that it is discarded if the rest fails
             claim.begin(again=self._claimed_before)
             self._claimed_before = True
@@ -90,12 +91,13 @@ class Writer:
 class _Claim:
     """The right of a process to write the batches of a query, with what it needs for that."""
 
-    def __init__(self, cluster: Cluster, query: str, process: str, topic: TopicState) -> None:
+    def __init__(self, cluster: Cluster, query: str, process: str) -> None:
         self._cluster = cluster
         self._query = query
         self._process = process
-        self._topic = topic
-        self._numbers = Numbers(cluster)
+        admin = cluster.admin()
+        self._topic = cluster.ensure(admin)
+        self._numbers = Numbers(cluster, admin)
         self._transactions: Transactions | None = None
 
     def begin(self, *, again: bool) -> None:
@@ -131,7 +133,7 @@ class _Claim:
 
     def write(self, messages: Messages) -> bool:
         """Write a batch, and return whether it is there. One without rows is not noted."""
-        if self._numbers.topic is not None and not messages.rows:
+        if self._numbers.topic is not None and not messages.pieces:
             return True
         assert self._transactions is not None, "begin was called"  # noqa: S101
         with self._transactions.one() as produce:
@@ -142,7 +144,7 @@ class _Claim:
                 ("incarnation", str(note.incarnation).encode()),
             ]
             topic, count = self._cluster.topic, self._topic.partitions
-            for key, value, headers, placed_by in messages.rows:
+            for key, value, headers, placed_by in chain.from_iterable(messages.pieces):
                 produce(topic, murmur2(placed_by, count), key, value, headers + of_batch)
             if self._numbers.topic is None:
                 of_topic = TopicNote(self._topic.id, count, messages.keys, messages.columns)

@@ -18,6 +18,7 @@ _LOCAL: dict[str, list[pytest.MarkDecorator]] = {
     "test_local_troubles.py": [],
     "test_long.py": [],
     "test_soak_local.py": [pytest.mark.kill],
+    "test_kafka_kills.py": [pytest.mark.kill],
 }
 """The marks of tests without Spark."""
 
