@@ -131,6 +131,14 @@ class RollingPlan(KindPlan):
             described[LASTING] = [each.describe() for each in self.operations if each in {*self.lasting}]
         return described
 
+    @property
+    def ends_lifetimes(self) -> bool:
+        return self.kind.forget_after is not None
+
+    def incomplete_before(self, close_time: int) -> int:
+        # Open windows count late records; only lifetimes that end leave some out.
+        return self.kind.dead_before(close_time) if self.ends_lifetimes else FAR_PAST
+
     def lasting_results(self, output: AggregateOutput) -> list[str]:
         return [name for name, _ in self._over_lifetime(output)]
 

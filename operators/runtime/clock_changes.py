@@ -60,8 +60,7 @@ def former_clock(binding: Binding, stored_identity: Mapping[str, Any]) -> Zone |
     Raises:
         CorruptDataError: what is stored is no clock.
     """
-    zone: Zone | None = getattr(getattr(binding.plan, "kind", None), "zone", None)
-    text = stored_identity.get(CLOCK_CHANGES)
+    zone, text = binding.plan.zone, stored_identity.get(CLOCK_CHANGES)
     if zone is None or text is None or text == zone.text:
         return None
     return Zone.of_text(stored_identity[ZONE], text)
@@ -76,9 +75,9 @@ def clock_difference(binding: Binding, before: Zone, close_time: int, latest: in
         close_time: the time in ticks up to which windows are closed.
         latest: the latest time of an entry.
     """
-    kind: Any = getattr(binding.plan, "kind", None)
-    zone, per_second = kind.zone, 1_000_000 // binding.tick_us
-    since, until = kind.stored_span(close_time, latest)
+    zone, per_second = binding.plan.zone, 1_000_000 // binding.tick_us
+    assert zone is not None  # noqa: S101 - `former_clock` found another one
+    since, until = binding.plan.stored_span(close_time, latest)
     found = before.first_difference(zone, since // per_second - _MARGIN_S, until // per_second)
     if found is None:
         return None

@@ -281,21 +281,13 @@ class Fill:
 
     def _may_be_forgotten(self, entries: Entries, found: Mask) -> Mask:
         """Which entries are lifetimes that a state with this close time may have forgotten already, as the history's has."""
-        kind: Any = getattr(self.binding.plan, "kind", None)
-        if getattr(kind, "forget_after", None) is None:
+        if not self.binding.plan.ends_lifetimes:
             return np.zeros(len(entries), bool)
         return self._of_lifetimes(entries) & ~found
 
     def _may_be_late(self, entries: Entries, close_time: int) -> Mask:
         """Which panes may be of records that the query dropped as late, or left out of lifetimes that end."""
-        kind: Any = getattr(self.binding.plan, "kind", None)
-        if kind is None:
-            return np.zeros(len(entries), bool)
-        if not hasattr(kind, "forget_after"):
-            return np.asarray(entries.time < kind.late_before(close_time))
-        # Rolling windows that are open count late records, and only lifetimes that end leave some out.
-        ends = kind.forget_after is not None
-        return np.asarray(entries.time < kind.dead_before(close_time)) & ends
+        return np.asarray(entries.time < self.binding.plan.incomplete_before(close_time))
 
     def _refuse(self, keys: list[bytes], entries: Entries, wrong: Mask, what: str) -> None:
         if not wrong.any():

@@ -13,6 +13,7 @@ from operators.aggregates.state_words import listed
 from operators.aggregates.strategy import BY_COST, Strategy
 from operators.columns.ranges import Ints, Mask
 from operators.columns.records import FAR_PAST
+from operators.columns.zones import Zone
 from operators.kinds.described import WindowsPart
 from operators.kinds.kind import WindowKind
 from operators.steps.emission import AggregateOutput
@@ -253,6 +254,25 @@ class Plan(ABC):
         most = max((operation.strategy for operation in bound.operations), key=BY_COST.index)
         return most, bound.operations[-1].cheaper
 
+    @property
+    def zone(self) -> Zone | None:
+        """The zone whose calendar the windows are in; None if there is none."""
+        return None
+
+    def stored_span(self, close_time: int, latest: int) -> tuple[int, int]:
+        """Return the first and the last tick that stored windows depend on, given the latest time of an entry."""
+        raise NotImplementedError
+
+    @property
+    def ends_lifetimes(self) -> bool:
+        """Whether the lifetime of a key ends with a pause."""
+        return False
+
+    def incomplete_before(self, close_time: int) -> int:
+        """Return the time before which an entry may lack records that were late; FAR_PAST if none does, as by default."""
+        del close_time
+        return FAR_PAST
+
     def lasting_results(self, output: AggregateOutput) -> list[str]:
         """Return the names of the results that are computed from all records that there ever were: by default none."""
         del output
@@ -337,6 +357,16 @@ class KindPlan(WindowPlan):
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         return self.kind.last_window(time)
+
+    @property
+    def zone(self) -> Zone | None:
+        return self.kind.zone
+
+    def stored_span(self, close_time: int, latest: int) -> tuple[int, int]:
+        return self.kind.stored_span(close_time, latest)
+
+    def incomplete_before(self, close_time: int) -> int:
+        return self.kind.late_before(close_time)
 
     def windows(self, tick_us: int, gap: str | None) -> WindowsPart:
         return self.kind.describe(tick_us)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import few
 from feeds import BACKENDS, KINDS, SCHEMA, Feed, operator, rows
 
 from operators import aggregates as agg
@@ -13,9 +14,8 @@ from state_backends import resolve
 from state_backends.durability.pointer import read_pointer
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", few(KINDS, 4))
+@pytest.mark.parametrize("backend", few(BACKENDS, 3))
 def test_an_operator_says_once_what_its_state_depends_on(
     backend: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
