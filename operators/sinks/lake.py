@@ -175,7 +175,7 @@ def write_once(
     fingerprint: Callable[[], int],
     write: Callable[[], Sequence[Any]],
     *,
-    looks: bool = False,
+    appends: bool = False,
 ) -> bool:
     """Write a batch, unless the table has it; again, where another writer was faster.
 
@@ -184,47 +184,54 @@ def write_once(
         batch: the batch.
         fingerprint: returns the fingerprint of its rows; it is only called where no checkpoint is known.
         write: the one statement that commits; returns its result.
-        looks: whether the table is asked if the statement has committed, since its result does not say so.
+        appends: whether it commits whatever the table has; a MERGE that finds nothing to change may leave it.
 
     Returns:
         Whether it was written.
 
     Raises:
-        SinkError: the table has a later batch of the query, or this one from another checkpoint.
+        SinkError: the table has a later batch of the query, or this one from another checkpoint; or another run of the query
+            wrote while this one did.
     """
     of = fingerprint() if batch.running is None else fingerprint_of(batch.running)
 
     def attempt() -> bool:
-        last = table.last_note(batch.query)
+        last = next(iter(table.notes(batch.query)), None)
         if last is not None and last.batch >= batch.number:
             written = WrittenBatch(last.batch, last.fingerprint)
             check_repeated(written, batch.query, batch.number, of, has_checkpoint=batch.running is not None)
             return False
         note = Note(batch.query, batch.number, of, uuid4().hex)
+        is_skipped = appends
         try:
             with table.noted(note):
-                result = write()
+                is_skipped |= table.was_skipped(write())
         except Exception:
             # A commit that reported an error may have come about.
-            if _has(table, note):
-                _LOG.warning(
-                    "%s has batch %d, although its commit reported an error", table.name, batch.number
-                )
-                return True
-            raise
-        if not _has(table, note) if looks else table.was_skipped(result):
-            raise SinkError(
-                f"table {table.name} has batch {batch.number} of query {batch.query!r} or a later one, and its history does "
-                f"not say from which checkpoint: this batch was not written. {OTHER_NAME}"
-            )
+            if note not in table.notes(batch.query):
+                raise
+            _LOG.warning("%s has batch %d, although its commit reported an error", table.name, batch.number)
+        _check_alone(table, note, is_skipped=is_skipped)
         return True
 
     return retried(attempt)
 
 
-def _has(table: LakeTable, note: Note) -> bool:
-    """Whether a commit of this very attempt is the query's last."""
-    return table.last_note(note.query) == note
+def _check_alone(table: LakeTable, note: Note, *, is_skipped: bool) -> None:
+    """Refuse a batch that came after the same or a later one of another run, or that is skipped unless its commit is there."""
+    found = table.notes(note.query)
+    newest = max((one.batch for one in found if one != note), default=-1)
+    if newest >= note.batch:
+        raise SinkError(
+            f"another run of query {note.query!r} wrote batch {newest} into table {table.name} while this one wrote batch "
+            f"{note.batch}: end one of them. In a table of Iceberg, rows may now be older than they were, or there twice: "
+            "compare it with these batches"
+        )
+    if is_skipped and note not in found:
+        raise SinkError(
+            f"table {table.name} has batch {note.batch} of query {note.query!r} or a later one, and its history does not say "
+            f"from which checkpoint: this batch was not written. {OTHER_NAME}"
+        )
 
 
 def retried(act: Callable[[], Any]) -> Any:

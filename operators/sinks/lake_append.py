@@ -54,7 +54,7 @@ class Append:
             frame = frame.withColumn(DAY, day_of(frame, "window_start"))
         _mark(table, batch.query)
         write_once(
-            table, batch, lambda: fingerprint_of_frame(frame), lambda: _insert(table, frame), looks=True
+            table, batch, lambda: fingerprint_of_frame(frame), lambda: _insert(table, frame), appends=True
         )
 
 
@@ -91,7 +91,7 @@ def _mark(table: LakeTable, query: str) -> None:
     mark = f"windows.appended.{fingerprint_of(query):x}"
     if mark not in table.properties():
         table.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{mark}' = 'true')")
-    elif table.last_note(query) is None:
+    elif not table.notes(query):
         raise SinkError(
             f"the snapshots of table {table.name} that had the batches of query {query!r} have expired, so that nobody knows "
             f"whether it has this one: compare the table with the batch, then skip the batch, or run ALTER TABLE {table.name} "

@@ -3,9 +3,10 @@
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
@@ -63,6 +64,10 @@ def note_of(text: str | None, query: str) -> Note | None:
     return None
 
 
+def _first_two(texts: Iterable[str | None], query: str) -> list[Note]:
+    return list(islice(filter(None, (note_of(text, query) for text in texts)), 2))
+
+
 @dataclass(frozen=True, slots=True)
 class LakeTable(ABC):
     """A table in a catalog of Spark.
@@ -77,8 +82,8 @@ class LakeTable(ABC):
     name: str
 
     @abstractmethod
-    def last_note(self, query: str) -> Note | None:
-        """Return what a query's newest commit says, as the table is now; None if no commit that is kept is of the query."""
+    def notes(self, query: str) -> list[Note]:
+        """Return what a query's two newest commits say, the newest first, as the table is now; those that are kept."""
 
     @abstractmethod
     def settings(self, note: Note) -> dict[str, str]:
@@ -97,9 +102,10 @@ class LakeTable(ABC):
         """Whether a MERGE did nothing, since the table has the batch's number, from what the statement returned."""
         return False
 
-    @abstractmethod
     def add_columns(self, fields: "Sequence[StructField]") -> None:
         """Add columns to the table."""
+        columns = ", ".join(f"{quote(field.name)} {field.dataType.simpleString()}" for field in fields)
+        self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({columns})")
 
     def refresh(self) -> None:
         """See what others have committed."""
@@ -172,23 +178,22 @@ class DeltaTable(LakeTable):
     format = "delta"
     _APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
     _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+    _ZONE = "spark.sql.session.timeZone"
+    """Delta casts times to the days of generated columns in it: where it finds a row must not depend on the session."""
 
-    def last_note(self, query: str) -> Note | None:
+    def notes(self, query: str) -> list[Note]:
+        found = list[Note]()
         for limit in (f" LIMIT {_FEW}", ""):
-            commits = (
-                self.spark.sql(f"DESCRIBE HISTORY {self.name}{limit}")
-                .select("version", "userMetadata")
-                .collect()
-            )
-            notes = (note_of(text, query) for _, text in sorted(commits, reverse=True))
-            if found := next(filter(None, notes), None):
-                return found
-            if len(commits) < _FEW:
-                return None
-        return None
+            history = self.spark.sql(f"DESCRIBE HISTORY {self.name}{limit}")
+            commits = history.select("version", "userMetadata").collect()
+            found = _first_two((text for _, text in sorted(commits, reverse=True)), query)
+            if found or len(commits) < _FEW:
+                break
+        return found
 
     def settings(self, note: Note) -> dict[str, str]:
-        return {self._APP: note.query, self._VERSION: str(note.batch), self._METADATA: note.text()}
+        number = {self._APP: note.query, self._VERSION: str(note.batch), self._METADATA: note.text()}
+        return {**number, self._ZONE: "UTC"}
 
     @property
     def forbidden(self) -> Sequence[str]:
@@ -214,10 +219,9 @@ class IcebergTable(LakeTable):
     __slots__ = ()
     format = "iceberg"
 
-    def last_note(self, query: str) -> Note | None:
+    def notes(self, query: str) -> list[Note]:
         self.refresh()
-        notes = (note_of(row[1], query) for row in self.line(f"s.summary['{STAMP}']"))
-        return next(filter(None, notes), None)
+        return _first_two((row[1] for row in self.line(f"s.summary['{STAMP}']")), query)
 
     def line(self, *columns: str) -> "list[Row]":
         """Return the snapshots of the table, newest first: the id, and columns of `snapshots` as `s`; those that are kept."""
@@ -239,10 +243,6 @@ class IcebergTable(LakeTable):
     @property
     def forbidden(self) -> Sequence[str]:
         return (f"spark.sql.iceberg.snapshot-property.{STAMP}", "spark.wap.id", "spark.wap.branch")
-
-    def add_columns(self, fields: "Sequence[StructField]") -> None:
-        columns = ", ".join(f"{quote(field.name)} {field.dataType.simpleString()}" for field in fields)
-        self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({columns})")
 
     def day(self, names: Sequence[str]) -> str | None:
         return "days(window_start)" if "window_start" in names else None

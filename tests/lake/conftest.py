@@ -39,6 +39,7 @@ def conf_of(folder: Path) -> dict[str, str]:
         "spark.local.dir": str(folder / "local"),
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM lists files in 10,000 tasks
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.session.timeZone": "UTC",

@@ -16,8 +16,8 @@ _READER = "pyiceberg==0.12.0"
 PYSPARK = "4.1.4"
 _ALL = ("*",)
 JARS = (
-    Artifact("io.delta", "delta-spark_4.1_2.13", "4.1.0", _ALL),
-    Artifact("io.delta", "delta-storage", "4.1.0", _ALL),
+    Artifact("io.delta", "delta-spark_4.1_2.13", "4.4.0", _ALL),
+    Artifact("io.delta", "delta-storage", "4.4.0", _ALL),
     Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
     Artifact("org.xerial", "sqlite-jdbc", "3.46.1.3"),
 )

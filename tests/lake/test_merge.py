@@ -192,9 +192,7 @@ def test_two_writers_and_a_compaction(spark: SparkSession, table: Place) -> None
     assert [("ann", 0), ("both", 1), ("one", 1), ("two", 1)] == table.rows("user", "n")
     spark.sql(f"REFRESH TABLE {table.name}")
     for name in ("one", "two"):
-        last = lake_table(spark, table.name, None)[0].last_note(name)
-        assert last is not None
-        assert 1 == last.batch
+        assert 1 == lake_table(spark, table.name, None)[0].notes(name)[0].batch
 
 
 def test_a_commit_that_reports_an_error_is_found(spark: SparkSession, table: Place) -> None:
