@@ -48,6 +48,7 @@ from state_backends.journal import Journal
 
 KEPT_ENTRIES = 8
 """Log entries kept for copies that are a little behind."""
+_RESTORED = "state %s: version %d was restored from the snapshot of version %d and the log after it"
 _LOG = logging.getLogger(__name__)
 
 
@@ -123,6 +124,9 @@ class Durable:
             except CorruptDataError as error:
                 _LOG.warning("state %s: %s. Trying a snapshot", pointer.store_id, error)
             else:
+                _LOG.info(
+                    "state %s: a local copy was brought up to version %d", pointer.store_id, pointer.number
+                )
                 return Alignment(pointer, current=False)
         return Alignment(self._restore(journal, pointer, check=check), current=False)
 
@@ -149,6 +153,7 @@ class Durable:
                 continue
             if self.backend.version != pointer.version:
                 self.backend.write(WriteBatch(), pointer.version)
+            _LOG.info(_RESTORED, pointer.store_id, pointer.number, snapshot.number)
             return drop_damaged(pointer, len(problems), log_bytes) if problems else pointer
         raise CorruptDataError(
             "the state cannot be restored: "

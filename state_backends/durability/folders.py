@@ -85,9 +85,12 @@ class Folder:
     def _place(self) -> tuple[Any, str]:
         if self._local is not None:
             return fs.LocalFileSystem(), self._local
+        from state_backends.durability.object_stores import file_system
+
         scheme, _, rest = self.uri.partition("://")
         try:
-            system, path = fs.FileSystem.from_uri(f"{SCHEMES[scheme]}://{quote(rest, safe=_KEPT_IN_URIS)}")
+            address = f"{SCHEMES[scheme]}://{quote(rest, safe=_KEPT_IN_URIS)}"
+            system, path = file_system(address, has_secret=self._has_secret)
         except (OSError, ValueError, ArrowException) as error:
             raise self._error(
                 f"the folder {self.shown!r} cannot be used", error, f"; {_ACCEPTED}"
@@ -193,17 +196,15 @@ class Folder:
             name: the name of the file.
             expected: how many bytes the file should have. Of a longer one, one byte more is read.
         """
-        system, _ = self._place
 
         def act() -> bytes | None:
-            info = system.get_file_info(self._path(name))
-            if info.type != fs.FileType.File:
+            if (opened := self._opened(name)) is None:
                 return None
-            size = info.size if expected is None else min(info.size, expected + 1)
-            if size > MOST_BYTES:
-                raise OSError(f"it has {size} bytes, and no file of this kind has more than {MOST_BYTES}")
-            with system.open_input_stream(self._path(name)) as source:
-                return source.read(size)
+            with opened as source:
+                size = source.size() if expected is None else min(source.size(), expected + 1)
+                if size > MOST_BYTES:
+                    raise OSError(f"it has {size} bytes, and no file of this kind has more than {MOST_BYTES}")
+                return bytes(source.read(size))
 
         return self._do(f"read {self.where(name)}", act)
 
@@ -216,12 +217,11 @@ class Folder:
             expected: how many bytes the file should have. Of a longer one, one byte more is copied.
             seen: is called with all bytes that are copied.
         """
-        system, _ = self._place
 
         def act() -> bool:
-            if system.get_file_info(self._path(name)).type != fs.FileType.File:
+            if (opened := self._opened(name)) is None:
                 return False
-            with system.open_input_stream(self._path(name)) as source, target.open("wb") as sink:
+            with opened as source, target.open("wb") as sink:
                 left = expected + 1
                 while chunk := source.read(min(_CHUNK, left)):
                     left -= len(chunk)
@@ -230,6 +230,16 @@ class Folder:
             return True
 
         return self._do(f"read {self.where(name)} into {target}", act)
+
+    def _opened(self, name: str) -> Any:
+        """Open a file to be read, or return None if it does not exist. A store is asked only once if it does."""
+        system, _ = self._place
+        try:
+            return system.open_input_file(self._path(name))
+        except OSError:
+            if system.get_file_info(self._path(name)).type != fs.FileType.File:
+                return None
+            raise
 
     def has(self, name: str) -> bool:
         """Return whether there is a file of that name."""
@@ -268,8 +278,11 @@ class Folder:
         system, _ = self._place
 
         def act() -> None:
-            if system.get_file_info(self._path(name)).type == fs.FileType.File:
+            try:
                 system.delete_file(self._path(name))
+            except OSError:
+                if system.get_file_info(self._path(name)).type == fs.FileType.File:
+                    raise
 
         self._do(f"remove {self.where(name)}", act)
 

@@ -260,7 +260,8 @@ class SnapshotFolder:
         """
         named = re.compile(f"{re.escape(self.store_id)}/{_NAMES}")
         found = {path: time for path, time, _ in self.folder.list(self.store_id) if named.fullmatch(path)}
-        needed = {path for name in kept if (path := self._manifest(name)) in found}
+        # A list may be late: of a snapshot that it leaves out, the files may be needed all the same.
+        needed = {path for name in kept if (path := self._manifest(name)) in found or self.has(name)}
         ended = {path for path in found if path.endswith(".json")} - needed
         newest = max(map(_number, kept), default=-1)
 
@@ -269,7 +270,8 @@ class SnapshotFolder:
 
         ended = {path for path in ended if is_left_over(path, _name(path))}
         ended |= {self._manifest(name) for name in gone}
-        used = {file for path in set(found) - ended if path.endswith(".json") for file in self._files(path)}
+        left = {*found, *needed} - ended
+        used = {file for path in left if path.endswith(".json") for file in self._files(path)}
         for path in sorted(ended & set(found)):
             for file in self._files(path, damaged_too=True):
                 if file not in used and file in found:

@@ -22,7 +22,7 @@ from s3_server import S3
 from serializers import CorruptDataError, NewerFormatError
 from state_backends import StateError, WriteBatch, load_backend
 from state_backends.contract import Pages, crash_batch, crash_state, random_batch
-from state_backends.durability import policy
+from state_backends.durability import object_stores, policy
 from state_backends.durability.counts import SnapshotCounts
 from state_backends.durability.durable import Durable
 from state_backends.durability.folders import Folder
@@ -844,8 +844,10 @@ def test_storage_that_is_overloaded_for_a_while(
     s3: S3,
     clock: SimpleNamespace,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When all that storage says for some seconds is 503, no batch waits for it."""
+    monkeypatch.setattr(object_stores, "TRIES", 5)
     store = opened(tmp_path, s3.uri("bucket/overloaded"), bytes=20_000, background=True)
     copy = store.copy("memory")
     s3.switch(fail=1, status=503)
