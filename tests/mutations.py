@@ -129,6 +129,13 @@ MUTATIONS = (
         _VALUE,
     ),
     Mutation(
+        "where a category's states are in a table",
+        "place[np.arange(1, size + 1), items.number] = 1",
+        "place[np.arange(size), items.number] = 1",
+        "A sum by category has the record before the window in place of the window's last.",
+        _VALUE,
+    ),
+    Mutation(
         "lateness",
         "late = time < plan.late_before(close_time)",
         "late = time <= plan.late_before(close_time)",

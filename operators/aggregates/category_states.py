@@ -27,6 +27,8 @@ from state_backends.store.ordering import row_order
 
 _ONE_NUMBER = 1 << 62
 """What is less than this can be sorted as one whole number."""
+_PLACES_OF_ONE, _MOST_PLACES = 4, 1 << 23
+"""So many places may a table have for one category that a window may have, and in all."""
 _DTYPES = {"i8": np.dtype(np.int64), "f8": np.dtype(np.float64)}
 
 
@@ -172,14 +174,9 @@ class CategoryStates(ReducedOperation):
         """
         items, states = self._stored(state)
         edges = np.searchsorted(items.row, np.arange(len(state[0]) + 1))
-        begin, end = edges[lo], edges[hi]
-        numbers = DistinctNumbers(items.number, last_before(items.number), begin, end, items.distinct)
-        window, number = numbers.listed()
-        order = np.argsort(items.number, kind="stable")
         # States in order of category, then of place: those of a category in a window are one range of them.
-        size = len(order) + 1
-        placed = items.number[order] * size + order
-        first, last = (np.searchsorted(placed, number * size + edge[window]) for edge in (begin, end))
+        order = np.argsort(items.number, kind="stable")
+        window, number, first, last = category_ranges(items, order, edges[lo], edges[hi])
         columns = tuple(column[order] for column in join_states(states))
         return CategoryRanges(items.distinct, lo, window, number, first, last, columns).state
 
@@ -262,7 +259,7 @@ class CategoryRanges:
 
         The first column counts records.
         """
-        if not len(self.window) or int(np.bincount(self.window).max()) <= most:
+        if len(self.distinct) <= most or not len(self.window) or int(np.bincount(self.window).max()) <= most:
             return self
         count = prefix_difference(self.columns[0], self.lo, self.hi)
         kept = np.sort(most_frequent(self.window, count, len(self.windows), most)[0])
@@ -304,6 +301,33 @@ def most_frequent(window: Ints, count: Ints, windows: int, most: int) -> tuple[I
     else:
         order = np.lexsort((-count, window))
     return order[place < most], np.minimum(length, most)
+
+
+def category_ranges(items: Items, order: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the categories of each range of items in order, and for each where its items are among those in this order.
+
+    Returns:
+        window, number, first, last: as those of `CategoryRanges`.
+
+    Cost: where most ranges may have most of few categories, a table of items by categories in place of a search for each one.
+    """
+    size, categories = len(items.number), len(items.distinct)
+    most = int(np.minimum(end - begin, categories).sum())
+    if (size + len(begin)) * categories <= min(_PLACES_OF_ONE * most, _MOST_PLACES):
+        place = np.zeros((size + 1, categories), np.int32)
+        place[np.arange(1, size + 1), items.number] = 1
+        np.cumsum(place, axis=0, out=place)
+        place += np.cumsum(place[-1]) - place[-1]
+        first, last = place[begin], place[end]
+        there = np.flatnonzero(last > first)
+        window = there // categories
+        first, last = (edge.ravel()[there].astype(np.int64) for edge in (first, last))
+        return window, there - window * categories, first, last
+    numbers = DistinctNumbers(items.number, last_before(items.number), begin, end, items.distinct)
+    window, number = numbers.listed()
+    placed = items.number[order] * (size + 1) + order
+    first, last = (np.searchsorted(placed, number * (size + 1) + edge[window]) for edge in (begin, end))
+    return window, number, first, last
 
 
 def _begins(run: Ints, number: Ints) -> Ints:

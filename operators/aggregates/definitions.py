@@ -22,7 +22,7 @@ from operators.aggregates.operations import (
     SumInt,
 )
 from operators.aggregates.over import OverLookbacks
-from operators.aggregates.result_arrays import list_array, map_array, masked, typed_values
+from operators.aggregates.result_arrays import list_array, map_array, masked, typed_values, values_at
 from operators.columns.arrow import state_code
 from operators.columns.checks import NO_TIMES_OF_DAY, check_column_name, list_columns
 from operators.columns.expressions import named
@@ -204,7 +204,7 @@ class ByCategory(Aggregate):
             found = CategoryRanges.of(states[0]).most_frequent(self.most)
             of = dict(zip(operations, found.states(operations), strict=True))
             values = one_array(bound.finish([of[operation] for operation in bound.operations]))
-            keys = typed_values(found.distinct, type_).take(pa.array(found.number))
+            keys = values_at(typed_values(found.distinct, type_), found.number)
             return map_array(self._name, keys, values, found.lengths())
 
         def with_ends(maps: pa.Array | pa.ChunkedArray, end: Ints) -> pa.Array:

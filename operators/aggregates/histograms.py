@@ -11,7 +11,7 @@ from operators.aggregates.category_pages import items_in
 from operators.aggregates.category_states import CategoryRanges, CategoryStates, most_frequent
 from operators.aggregates.definitions import Aggregate, Bound, ByCategory, Count, Types, is_atomic
 from operators.aggregates.operations import CountRows
-from operators.aggregates.result_arrays import list_array, typed_values
+from operators.aggregates.result_arrays import list_array, typed_values, values_at
 from operators.aggregates.strategy import RANGES, Strategy
 from operators.columns.ranges import Ints, State, prefix_difference
 from operators.columns.records import Records
@@ -162,9 +162,9 @@ class ApproxTopK(Aggregate):
             counts = found.window, found.number, prefix_difference(found.columns[0], found.lo, found.hi)
             rows, length = most_frequent(found.window, counts[2], len(missed), self.k)
             window, number, count = (column[rows] for column in counts)
-            items = typed_values(found.distinct, type_).take(pa.array(number))
+            items = values_at(typed_values(found.distinct, type_), number)
             both = pa.StructArray.from_arrays([items, pa.array(count + missed[window])], fields=list(item))
-            return list_array(self._name, both, np.arange(len(both)), length).cast(out)
+            return list_array(self._name, both, None, length).cast(out)
 
         operation = FrequentValues(self.column, (CountRows(None),), self.size, where=self.where)
         return Bound((operation,), out, finish, nullable=False)

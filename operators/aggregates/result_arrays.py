@@ -14,19 +14,14 @@ from operators.columns.ranges import Ints, State
 _MOST_VALUES = 2**31
 
 
-def list_array(name: str, values: pa.Array, rows: Ints, length: Ints) -> pa.Array:
-    """Return lists of the values at `rows`, with these lengths one after another.
+def list_array(name: str, values: pa.Array, rows: Ints | None, length: Ints) -> pa.Array:
+    """Return lists of the values at `rows`, or of all in their order, with these lengths one after another.
 
     Raises:
         OverflowError: there are more values than a list column can hold.
     """
-    if len(rows) >= _MOST_VALUES:
-        raise OverflowError(
-            f"{name}: {len(rows)} values at once exceed the limit of a list column, {_MOST_VALUES}: "
-            "use smaller windows or batches"
-        )
-    offsets = np.concatenate([[0], np.cumsum(length)])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows)))
+    offsets = _offsets(name, length)
+    return pa.ListArray.from_arrays(offsets, values if rows is None else values_at(values, rows))
 
 
 def map_array(name: str, keys: pa.Array, values: pa.Array, length: Ints) -> pa.Array:
@@ -35,10 +30,25 @@ def map_array(name: str, keys: pa.Array, values: pa.Array, length: Ints) -> pa.A
     Raises:
         OverflowError: there are more entries than a column can hold.
     """
-    entries = pa.StructArray.from_arrays([keys, values], ["key", "value"])
-    lists = list_array(name, entries, np.arange(len(entries)), length)
-    type_ = pa.map_(keys.type, values.type)
-    return pa.MapArray.from_arrays(lists.offsets, entries.field(0), entries.field(1), type=type_)
+    return pa.MapArray.from_arrays(_offsets(name, length), keys, values, type=pa.map_(keys.type, values.type))
+
+
+def _offsets(name: str, length: Ints) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum(length)])
+    if offsets[-1] >= _MOST_VALUES:
+        raise OverflowError(
+            f"{name}: {offsets[-1]} values at once exceed the limit of a list column, {_MOST_VALUES}: "
+            "use smaller windows or batches"
+        )
+    return pa.array(offsets, pa.int32())
+
+
+def values_at(values: pa.Array, rows: Ints) -> pa.Array:
+    """Return the values at these rows.
+
+    Cost: with rows of 32 bits, Arrow takes texts in half the time that it takes with 64.
+    """
+    return values.take(pa.array(rows.astype(np.int32) if len(values) < _MOST_VALUES else rows))
 
 
 def typed_values(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:

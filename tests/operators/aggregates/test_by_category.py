@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from operators import DefinitionError, RollingWindows, SessionWindows, TumblingWindows
 from operators import aggregates as agg
+from operators.aggregates import category_states
 from operators.aggregates.category_pages import Items, number_categories
 from serializers import CorruptDataError
 from serializers.errors import NewerFormatError
@@ -278,6 +279,28 @@ def test_windows_of_many_panes(data: st.DataObject) -> None:
             values = [row.v for row in rows if row.w == w and row.v is not None]
             expected.append((w, sum(values) if values else None))
         assert expected == result
+
+
+@pytest.mark.parametrize("categories", [1, 3, 40])
+def test_ranges_of_categories_are_found_in_either_way(
+    categories: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of all items by categories finds what a search for each category does."""
+    random = np.random.default_rng(categories)
+    number = random.integers(0, categories, 500)
+    items = Items(np.arange(500), number, np.arange(categories), np.zeros((500, 1), np.int64))
+    order = np.argsort(number, kind="stable")
+    begin = random.integers(0, 400, 90)
+    end = begin + random.integers(0, 100, 90)
+    both = []
+    for places in (1 << 23, 0):
+        monkeypatch.setattr(category_states, "_MOST_PLACES", places)
+        both.append(category_states.category_ranges(items, order, begin, end))
+    for of_table, of_search in zip(*both, strict=True):
+        assert of_search.tolist() == of_table.tolist()
+    for window, n, first, last in zip(*map(np.ndarray.tolist, both[0]), strict=True):
+        inside = np.flatnonzero(number[begin[window] : end[window]] == n) + begin[window]
+        assert inside.tolist() == order[first:last].tolist()
 
 
 def test_zeros_and_nan() -> None:
