@@ -318,11 +318,11 @@ def category_ranges(items: Items, order: Ints, begin: Ints, end: Ints) -> tuple[
         place[np.arange(1, size + 1), items.number] = 1
         np.cumsum(place, axis=0, out=place)
         place += np.cumsum(place[-1]) - place[-1]
-        first, last = place[begin], place[end]
-        there = np.flatnonzero(last > first)
+        at_begin, at_end = place[begin], place[end]
+        there = np.flatnonzero(at_end > at_begin)
         window = there // categories
-        first, last = (edge.ravel()[there].astype(np.int64) for edge in (first, last))
-        return window, there - window * categories, first, last
+        first, last = (at.ravel()[there].astype(np.int64) for at in (at_begin, at_end))
+        return window, (there - window * categories).astype(np.int64), first, last
     numbers = DistinctNumbers(items.number, last_before(items.number), begin, end, items.distinct)
     window, number = numbers.listed()
     placed = items.number[order] * (size + 1) + order
