@@ -35,6 +35,8 @@ from state_backends.errors import StateError
 REQUEST_VERSION = 1
 _LATER_MS = 10_000
 """A request counts from so long after it was written: more than the clocks of machines differ."""
+_MOST_BEHIND_MS = 3_600_000
+"""A clock that is further behind the one of an earlier request is not corrected: that one may be years ahead."""
 _PART_S = 3_600.0
 """A file that is so old and not yet complete belongs to a writer that was killed."""
 _FILE = re.compile(r"requests/([0-9]{1,14})-([0-9a-f]{16})-[0-9a-f]{16}([.]done)?[.]json")
@@ -244,10 +246,10 @@ class RequestFolder:
         Raises:
             StateError: the storage took longer than the time until the request counts.
         """
-        before = {file.number for file in self.files()}
         number = int(time.time() * 1_000) + self._later_ms
-        while number in before:
-            number += 1
+        # Buckets that have applied a request pass over lower numbers. So one from a machine whose clock is behind follows it.
+        known = (file.number for file in self.files())
+        number = max([number, *(one + 1 for one in known if one <= number + _MOST_BEHIND_MS)])
         path = f"requests/{number}-{operator_hash(operator)}-{os.urandom(8).hex()}.json"
         file = RequestFile(number, operator_hash(operator), path)
         request = ForgetRequest(file, operator, len(keys), tuple(keys))

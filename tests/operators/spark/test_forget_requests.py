@@ -234,6 +234,19 @@ def test_requests_of_one_moment_are_applied_in_one_batch(query: Query) -> None:
     assert numbers[-1] == query.pointer(0).progress.forgotten
 
 
+def test_a_request_of_a_clock_that_is_behind_is_applied(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes from a machine whose clock is ten minutes behind, after another request was applied."""
+    query.call(0, [ALICE, BOB])
+    query.clock = forget(query.folder, [{"k": ALICE}]).number
+    query.call(0, [])
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 600)
+    query.clock = max(query.clock + 1, forget(query.folder, [{"k": BOB}]).number)
+    assert [(BOB, 1, "retract")] == query.call(0, [])
+
+
 def test_a_damaged_request_does_not_block_later_ones(query: Query, caplog: pytest.LogCaptureFixture) -> None:
     """The log says so, and whoever asks for the requests sees it; mended later, it does not pass as applied."""
     query.call(0, [ALICE, BOB])
