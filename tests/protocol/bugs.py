@@ -165,8 +165,8 @@ BUGS = (
     _bug(
         6,
         "a process that stands still is waited for with each call",
-        '        _rest(name)\n        warn_once(_LOG, "a process that has copies',
-        '        warn_once(_LOG, "a process that has copies',
+        '        _rest(name)\n        warn_once(\n            _LOG,\n            "the worker waits',
+        '        warn_once(\n            _LOG,\n            "the worker waits',
         "executors",
     ),
     _bug(
