@@ -131,6 +131,7 @@ ENOUGH = 8
 ALL_CASES = (
     "tests/conformance/",
     "tests/compatibility/",
+    "tests/operators/runtime/test_going_on.py",
     "tests/operators/testing/test_aborts.py",
     "tests/operators/spark/test_batch_parts.py",
 )

@@ -17,7 +17,7 @@ BACKENDS = "memory", "rocksdb", "spark"
 TABLE = {
     "rows of each kind of windows on each backend": [
         ("tests/operators/testing/test_aborts.py::", ("sliding", "hopping", "session"), BACKENDS),
-        (f"{RUNTIME}test_stored_columns.py::", ("tumbling",), BACKENDS),
+        (f"{RUNTIME}test_going_on.py::", ("tumbling",), BACKENDS),
         (f"{SPARK}test_batch_parts.py::test_parts_on_each_backend", ("rolling", "session"), BACKENDS),
     ],
     "rows of custom operators on each backend": [
@@ -103,6 +103,6 @@ def test_make_test_shows_each_thing_once(request: pytest.FixtureRequest) -> None
 
 def test_what_is_missing_is_found() -> None:
     """Also where a test is there, but not with all of its parameters."""
-    missing = {begin for begin, _ in lacking([f"{RUNTIME}test_stored_columns.py::test_it[tumbling-memory]"])}
-    assert f"{RUNTIME}test_stored_columns.py::" in missing
+    missing = {begin for begin, _ in lacking([f"{RUNTIME}test_going_on.py::test_it[tumbling-memory]"])}
+    assert f"{RUNTIME}test_going_on.py::" in missing
     assert len(missing) > 10
