@@ -202,13 +202,6 @@ class DeltaTable(LakeTable):
     def was_skipped(self, result: Sequence[Any]) -> bool:
         return not result
 
-    def add_columns(self, fields: "Sequence[StructField]") -> None:
-        from pyspark.sql.types import StructType
-
-        # By an append of no rows: ALTER TABLE of Delta 4.1.0 ends in a NoClassDefFoundError on PySpark 4.1.4.
-        empty = self.spark.createDataFrame([], StructType([*self.schema().fields, *fields]))
-        empty.writeTo(self.name).option("mergeSchema", "true").append()
-
     def day(self, names: Sequence[str]) -> str | None:
         return DAY if "window_start" in names and DAY not in names else None
 

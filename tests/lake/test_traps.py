@@ -76,6 +76,16 @@ def expire(spark: SparkSession, table: Place) -> None:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
 
 
+def test_a_batch_that_finds_nothing_to_change(table: Place) -> None:
+    """Retracts of windows that are not there: whether the format commits it or not, it may come again, and others follow."""
+    schema = SIMPLE + ", change string"
+    merged(table, [("ann", window(0), 0, "update")], 0, schema)
+    for _ in range(2):
+        merged(table, [("bob", window(0), 0, "retract")], 1, schema)
+    merged(table, [("ann", window(0), 2, "update")], 2, schema)
+    assert [("ann", 2)] == table.rows("user", "n")
+
+
 def test_a_driver_that_stood_still_before_its_statement(spark: SparkSession, table: Place) -> None:
     """Another driver of the query has gone on meanwhile: the older batch is refused, and changes nothing."""
     merged(table, [("ann", window(0), 0)])
