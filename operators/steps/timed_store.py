@@ -18,14 +18,14 @@ from operators.steps.page_timers import DueRule, PageTimers, least
 from operators.steps.step import Step
 from operators.steps.timers import TimerQueue
 from operators.steps.touched import DuePages, Rows, Timers, Touched
+from serializers.arrays import rows_between
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
-from state_backends.store.ordering import row_order
 from state_backends.store.page_ids import PageIds, keys_and_starts
 
 NO_KEYS = np.empty(0, np.int64)
-_FEW_SEGMENTS = 16
-"""Of so many, one pass for each is faster than a sort."""
+_SORTED_BY_RADIX = 1 << 16
+"""NumPy sorts whole numbers of 16 bits in one pass."""
 IsDone = Callable[[int, Ints], bool]
 """Says of a segment and numbers of keys whether a step needs none of their pages any more."""
 Retract = Callable[[list[bytes], Entries], Sequence[Emission]]
@@ -245,55 +245,57 @@ class TimedStore:
             timers: when `entries` are due; None if windows do not close.
             dead_before: the time before which no window needs an entry: those of them in pages that are written are left out.
         """
-        ticks = self.store.segment_ticks
-        alive = entries.time >= dead_before
-        parts = [entries.time // ticks, *(each.time // ticks for each in changed)]
-        numbers = [part[np.flatnonzero(np.diff(part, prepend=part[:1] - 1))] for part in parts[1:]]
-        segments = np.unique(np.concatenate([*numbers, np.fromiter(touched.due, np.int64, len(touched.due))]))
-        rows = [rows_by_segment(part, segments) for part in parts]
+        ticks, alive = self.store.segment_ticks, entries.time >= dead_before
+        change = Rows(*(np.concatenate(columns) for columns in zip(*changed, strict=True)))
+        number = change.time // ticks
+        due = np.fromiter(touched.due, np.int64, len(touched.due))
+        segments = np.unique(np.concatenate([number[_runs(number)], due]))
+        rows = rows_by_segment(entries.time // ticks, segments)
+        changes = rows_by_segment(number, segments)
         before = [] if timers is None else rows_by_segment(timers.stored.time // ticks, segments)
         for nth, segment in enumerate(segments.tolist()):
-            changing = [
-                Rows(each.key[at[nth]], each.time[at[nth]])
-                for each, at in zip(changed, rows[1:], strict=True)
-            ]
-            pages, changes = self._with_new(touched, segment, changing, dead_before)
-            present = rows[0][nth]
+            changing = Rows(change.key[changes[nth]], change.time[changes[nth]])
+            pages, changed_pages = self._with_new(touched, segment, changing, dead_before)
+            present = rows[nth]
             page = pages.holding(entries.key[present], entries.time[present])
-            present, page = present[page >= 0], page[page >= 0]
-            written = changes[page] & alive[present]
+            held = page >= 0
+            if not held.all():
+                present, page = present[held], page[held]
+            changes_here = changed_pages[page]
+            written = changes_here & alive[present]
             start = pages.start[page]
             whole = len(present) == len(entries) and written.all()
             writing = entries if whole else entries.take_ascending(present[written])
-            start[written] = self.write(segment, touched.keys, pages.take(changes), writing)
+            start[written] = self.write(segment, touched.keys, pages.take(changed_pages), writing)
             if timers is not None:
-                kept = written | ~changes[page]
+                kept = written | ~changes_here
                 was = before[nth]
                 self._set_timers(
                     segment,
                     touched,
                     pages,
-                    (Rows(entries.key[present[kept]], start[kept]), timers.due[present[kept]]),
+                    (page[kept], start[kept], timers.due[present[kept]]),
                     (Rows(timers.stored.key[was], timers.stored.time[was]), timers.was_due[was]),
                 )
         self.store.expire(dead_before)
 
     def _with_new(
-        self, touched: Touched, segment: int, changing: Sequence[Rows], dead_before: int
+        self, touched: Touched, segment: int, changing: Rows, dead_before: int
     ) -> tuple[PageIds, Mask]:
         """The pages that the step holds, with the first pages of keys that have none, and which of all of them change.
 
         A key gets no page for entries that no window needs any more: those of windows that a batch both opens and closes.
         """
-        nothing = PageIds.first(self.store.span_of(segment), NO_KEYS)
-        held = touched.held.get(segment, nothing)
-        key, time = (np.concatenate(columns) for columns in zip(*changing, strict=True))
-        missing = held.holding(key, time) < 0
-        if np.isin(key[missing], held.key).any():
+        pages = touched.held.get(segment, PageIds.first(self.store.span_of(segment), NO_KEYS))
+        key, time = changing
+        at = pages.holding(key, time)
+        missing = at < 0
+        if np.isin(key[missing], pages.key).any():
             raise RuntimeError(f"a step changes entries of segment {segment} in pages that it has not read")
         new = np.unique(key[missing & (time >= dead_before)])
-        pages = held.union(PageIds.first(held.span, new)) if len(new) else held
-        at = pages.holding(key, time)
+        if len(new):
+            pages = pages.union(PageIds.first(pages.span, new))
+            at = pages.holding(key, time)
         changes = np.zeros(len(pages), bool)
         changes[at[at >= 0]] = True
         return pages, changes
@@ -310,7 +312,7 @@ class TimedStore:
         segment: int,
         touched: Touched,
         pages: PageIds,
-        now: tuple[Rows, Ints],
+        now: tuple[Ints, Ints, Ints],
         before: tuple[Rows, Ints],
     ) -> None:
         """Set the timers of one segment's pages.
@@ -319,23 +321,22 @@ class TimedStore:
             segment: number of the segment.
             touched: what the step touched.
             pages: those that the step holds, as they were, and first pages of keys that had none.
-            now: each entry's key, the start of its page, and when it is due.
+            now: each entry's page in `pages`, where the page that it is in now starts, and when it is due.
             before: key and time of entries as they were stored, and when they were due.
         """
-        (key, start), due = now
-        begins = run_starts(key, start)
+        page, start, due = now
+        begins = run_starts(page, start)
         if not len(begins):
             return
-        after, due = DuePages(key[begins], start[begins]), least(due, begins)
-        page = pages.holding(after.key, after.start)
-        exact = pages.start[page] == after.start
+        page, start, due = page[begins], start[begins], least(due, begins)
+        exact = pages.start[page] == start
         was_due = np.full(len(pages), NEVER)
         (stored, times), ticks = before
         at = pages.holding(stored, times)
         np.minimum.at(was_due, at[at >= 0], ticks[at >= 0])
         fired = touched.is_due(segment, pages)
         chosen = ~exact | fired[page] | (due < was_due[page])
-        written = PageIds(pages.span, after.key[chosen], after.start[chosen], after.start[chosen])
+        written = PageIds(pages.span, pages.key[page[chosen]], start[chosen], start[chosen])
         self.timers.queue.add(segment, written.names(touched.keys), due[chosen])
 
 
@@ -352,11 +353,20 @@ def rows_by_segment(number: Ints, segments: Ints) -> list[Ints]:
         number: shape (n,), int64: the segment of each row.
         segments: distinct segments, ascending.
     """
-    if len(segments) <= _FEW_SEGMENTS:
-        return [np.flatnonzero(number == segment) for segment in segments.tolist()]
-    place = np.searchsorted(segments, number)
-    rows = np.flatnonzero(segments[np.minimum(place, len(segments) - 1)] == number)
-    order = row_order(place[rows], np.zeros(len(rows), np.int64))
-    rows = rows if order is None else rows[order]
-    edges = np.searchsorted(place[rows], np.arange(len(segments) + 1))
+    if not len(segments):
+        return []
+    begin = _runs(number)
+    count = np.diff(begin, append=len(number))
+    place = np.searchsorted(segments, number[begin])
+    runs = np.flatnonzero(segments[np.minimum(place, len(segments) - 1)] == number[begin])
+    place = place[runs].astype(np.uint16 if len(segments) <= _SORTED_BY_RADIX else np.int64)
+    order = np.argsort(place, kind="stable")
+    begin, count = begin[runs[order]], count[runs[order]]
+    rows = rows_between(begin, count)
+    edges = np.append(0, np.cumsum(count))[np.searchsorted(place[order], np.arange(len(segments) + 1))]
     return [rows[a:b] for a, b in pairwise(edges.tolist())]
+
+
+def _runs(number: Ints) -> Ints:
+    """Where each run of equal numbers begins."""
+    return np.flatnonzero(np.diff(number, prepend=number[:1] - 1))
