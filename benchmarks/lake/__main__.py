@@ -1,9 +1,10 @@
-"""Seconds of merge_to and DeltaSink for each batch, with and without bounds on days, and what a stream leaves in a table.
+"""Seconds of a batch of merge_to, of upsert_to with PostgreSQL and of DeltaSink, and what a stream leaves in a table.
 
 python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000] [--batches 60] [--out lake.json]
 
 It runs in a process of its own, on the PySpark that both formats have jars for; Maven fetches them. Each figure is the median
-of three batches, after one that warms up. Tables have windows of an hour over 30 days; batches change windows of the last day.
+of three batches, after one that warms up. A table has windows of an hour over 30 days; a batch changes all windows of the last
+days, and brings new keys where the table has fewer windows. `--batches 1440` is a day of batches at one minute.
 """
 
 import argparse
@@ -14,19 +15,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-DAYS, TRIES = 30, 3
+from benchmarks.lake.writers import DAYS, WRITERS, Writer, windows
+
+TRIES = 3
 _INSIDE = "LAKE_TESTS"
 
 
 def main() -> None:
     """Start the process that measures, or measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 10_000_000])
+    parser.add_argument("--rows", type=int, nargs="*", default=[10_000, 10_000_000])
     parser.add_argument("--changed", type=int, nargs="+", default=[1_000, 100_000, 2_000_000])
+    parser.add_argument("--tries", type=int, default=TRIES, help="batches of which the median is taken")
+    parser.add_argument("--writers", nargs="+", choices=WRITERS, default=[*WRITERS])
     parser.add_argument(
         "--batches", type=int, default=60, help="small batches, after which files and snapshots are counted"
     )
@@ -39,7 +45,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(Path(folder), arguments)
     text = json.dumps(figures, indent=1)
-    print(text)
     if arguments.out:
         arguments.out.write_text(text + "\n")
 
@@ -52,77 +57,39 @@ def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.driver.memory": "6g",
+        "spark.driver.maxResultSize": "4g",
     }
     spark = session(folder, **usual)
     spark.sql("CREATE NAMESPACE lake.db")
-    merges = [
-        {
-            "format": format_,
-            "rows": rows,
-            "changed": changed,
-            **merge_seconds(spark, folder, format_, rows, changed),
-        }
-        for rows in arguments.rows
-        for format_ in FORMATS
-        for changed in arguments.changed
-        if changed <= max(rows, 1_000)
-    ]
-    left = [
-        {"format": format_, **what_is_left(spark, folder, format_, arguments.batches)} for format_ in FORMATS
-    ]
+    batches = list[dict[str, Any]]()
+    with ExitStack() as stack:
+        writers = {name: stack.enter_context(WRITERS[name](spark, folder)) for name in arguments.writers}
+        for rows in arguments.rows:
+            for name, writer in writers.items():
+                for found in seconds_of(writer, rows, arguments.changed, arguments.tries):
+                    batches.append({"writer": name, "rows": rows, **found})
+                    print(json.dumps(batches[-1]), flush=True)
+    left = list[dict[str, Any]]()
+    for format_ in FORMATS if arguments.batches else ():
+        left.append({"format": format_, **what_is_left(spark, folder, format_, arguments.batches)})
+        print(json.dumps(left[-1]), flush=True)
     spark.stop()
-    return {"merges": merges, "left": left}
+    return {"batches": batches, "left": left}
 
 
-def windows(spark: Any, rows: int, first_day: int, days: int) -> Any:
-    """Rows with a window each: as many keys as are needed, an hour's windows over some days from the first of 2026."""
-    hours = days * 24
-    return (
-        spark.range(rows)
-        .selectExpr(
-            f"cast(id div {hours} as string) AS user",
-            f"timestamp_seconds(1767225600 + {first_day} * 86400 + (id % {hours}) * 3600) AS start",
-            "id AS n",
-            "cast(id as double) / 8 AS total",
-        )
-        .selectExpr(
-            "user", "named_struct('start', start, 'end', start + INTERVAL 1 HOUR) AS window", "n", "total"
-        )
-    )
-
-
-def seconds(act: Callable[[int], None]) -> float:
-    """The median of some calls, after one that warms up."""
-    times = []
-    for number in range(TRIES + 1):
-        start = time.perf_counter()
-        act(number)
-        times.append(time.perf_counter() - start)
-    return round(statistics.median(times[1:]), 2)
-
-
-def merge_seconds(spark: Any, folder: Path, format_: str, rows: int, changed: int) -> dict[str, float]:
-    """Of merge_to with and without the days in its condition, and of DeltaSink."""
-    from operators.sinks import DeltaSink, lake, merge_to, upsert_to
-    from tests.lake.conftest import place_of
-
-    found = {}
-    for name in ("merge_to", "without days", *(["DeltaSink"] if format_ == "delta" else [])):
-        place = place_of(folder, format_, f"t{rows}_{changed}_{name.replace(' ', '')}")
-        write = merge_to(place.name, keys=["user"], query="q")
-        write(windows(spark, rows, 0, DAYS), 0)
-        if name == "DeltaSink":
-            write = upsert_to(DeltaSink(str(place.path)), keys=["user"], query="q2")
-        bounds = lake._bounds  # noqa: SLF001 - what it adds is measured
-        try:
-            if name == "without days":
-                lake._bounds = lambda *_, **__: []  # noqa: SLF001
-            found[name] = seconds(
-                lambda batch, write=write: write(windows(spark, changed, DAYS - 1, 1), batch + 1)
-            )
-        finally:
-            lake._bounds = bounds  # noqa: SLF001
-    return found
+def seconds_of(writer: Writer, rows: int, changed: list[int], tries: int) -> Iterator[dict[str, float]]:
+    """The seconds of a batch of each size, as the median of some after one that warms up, on one table."""
+    write, number = writer.table(rows), 0
+    for size in changed:
+        days = min(DAYS, max(1, -(-size * DAYS // rows)))
+        times = list[float]()
+        for _ in range(tries + 1):
+            number += 1
+            start = time.perf_counter()
+            write(windows(writer.spark, size, DAYS - days, days), number)
+            times.append(time.perf_counter() - start)
+        yield {"changed": size, "seconds": round(statistics.median(times[1:]), 2)}
+    writer.drop()
 
 
 def what_is_left(spark: Any, folder: Path, format_: str, batches: int) -> dict[str, Any]:
@@ -132,30 +99,40 @@ def what_is_left(spark: Any, folder: Path, format_: str, batches: int) -> dict[s
 
     place = place_of(folder, format_, "small")
     merge = merge_to(place.name, keys=["user"], query="q")
-    times = []
-    for batch in range(batches):
+
+    def timed(batch: int) -> float:
         start = time.perf_counter()
-        merge(windows(spark, 500, batch % DAYS, 1), batch)
-        times.append(time.perf_counter() - start)
-    before = files(place.path)
-    start = time.perf_counter()
-    name = place.name.removeprefix("lake.")
-    if format_ == "delta":
-        spark.sql(f"OPTIMIZE {place.name}").collect()
-        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-        spark.sql(f"VACUUM {place.name} RETAIN 0 HOURS").collect()
-    else:
-        spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}')").collect()
-        spark.sql(
-            f"CALL lake.system.expire_snapshots(table => '{name}', older_than => now(), retain_last => 1)"
-        ).collect()
+        merge(windows(spark, 500, batch * DAYS // batches, 1), batch)
+        return time.perf_counter() - start
+
+    times = [timed(batch) for batch in range(batches)]
+    before, start = files(place.path), time.perf_counter()
+    maintain(spark, place)
+    took = time.perf_counter() - start
+    after = [timed(batches + number) for number in range(5)]
     return {
         "batches": batches,
         "files": before,
         "files after maintenance": files(place.path),
-        "seconds of maintenance": round(time.perf_counter() - start, 2),
-        "last merges to first": round(statistics.median(times[-5:]) / statistics.median(times[1:6]), 2),
+        "seconds of maintenance": round(took, 2),
+        "first merges": round(statistics.median(times[1:6]), 2),
+        "last merges": round(statistics.median(times[-5:]), 2),
+        "merges after maintenance": round(statistics.median(after), 2),
     }
+
+
+def maintain(spark: Any, place: Any) -> None:
+    """Put small files together, and remove what only older versions have."""
+    name = place.name.removeprefix("lake.")
+    if place.format == "delta":
+        spark.sql(f"OPTIMIZE {place.name}").collect()
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        spark.sql(f"VACUUM {place.name} RETAIN 0 HOURS").collect()
+        return
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}')").collect()
+    spark.sql(f"CALL lake.system.rewrite_manifests(table => '{name}')").collect()
+    keep = "older_than => now(), retain_last => 1"
+    spark.sql(f"CALL lake.system.expire_snapshots(table => '{name}', {keep})").collect()
 
 
 def files(path: Path) -> dict[str, int]:

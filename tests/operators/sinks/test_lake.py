@@ -11,7 +11,12 @@ from tests.lake import environment
 
 pytestmark = [pytest.mark.connectors, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
-FILES = sorted(path.name for path in (ROOT / "tests/lake").glob("test_*.py"))
+LONG = {"test_drivers.py"}
+"""Files of several minutes, which `make soak` runs."""
+FILES = [
+    pytest.param(path.name, marks=[pytest.mark.soak] if path.name in LONG else [])
+    for path in sorted((ROOT / "tests/lake").glob("test_*.py"))
+]
 
 
 @pytest.mark.parametrize("file", FILES)
