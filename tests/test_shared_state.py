@@ -96,6 +96,7 @@ SHARED = {
     "operators.sinks.published._columns": FLAT_CACHE,
     "operators.sinks.contract.values._ZONED": FIXED,
     "operators.sinks.json_rows._TEXT": FIXED,
+    "operators.sinks.kafka_messages._BYTES": FIXED,
     "operators.spark.base.inside._ENVIRONMENT": LOCK,
     "operators.spark.base.logs._warned": "a text that two threads add at once is logged twice",
     "operators.spark.base.loopback._STARTING": LOCK,

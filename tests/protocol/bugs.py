@@ -75,7 +75,7 @@ BUGS = (
         'return _VERSION.pack(number, b"attempts")',
     ),
     _bug(
-        12,
+        22,
         "two attempts write the same snapshot",
         'name = f"{pointer.number}-{os.urandom(8).hex()}"',
         'name = f"{pointer.number}-{bytes(8).hex()}"',

@@ -10,7 +10,16 @@ from typing import Any
 
 from pyarrow import fs
 
-from state_backends.durability import durable, folders, pages_in_parts, pointer, schedule, snapshots, uploads
+from state_backends.durability import (
+    durable,
+    folders,
+    object_stores,
+    pages_in_parts,
+    pointer,
+    schedule,
+    snapshots,
+    uploads,
+)
 from tests.protocol.tasks import SIMULATED, InlineExecutor
 
 LEAST_SHARED = 32
@@ -60,6 +69,7 @@ def installed(world: Any) -> Iterator[None]:
         (folders, "sync_folder", storage.sync_folder),
         (folders, "make_folder", lambda _: None),
         (folders, "fs", _file_systems(storage)),
+        (object_stores, "file_system", lambda uri, **_: (storage, uri.partition("://")[2])),
         (uploads, "ThreadPoolExecutor", lambda *_: world.executor()),
         (uploads, "socket", SimpleNamespace(gethostname=lambda: world.process().host)),
         (
@@ -100,11 +110,7 @@ def _shared_manifests(world: Any) -> property:
 
 
 def _file_systems(storage: Any) -> SimpleNamespace:
-    def from_uri(uri: str) -> tuple[Any, str]:
-        return storage, uri.partition("://")[2]
-
     return SimpleNamespace(
-        FileSystem=SimpleNamespace(from_uri=from_uri),
         FileSelector=fs.FileSelector,
         FileType=fs.FileType,
         LocalFileSystem=lambda: storage,

@@ -154,8 +154,8 @@ class Storage:
 
         return self._call(("list", below), act)
 
-    def open_input_stream(self, path: str) -> io.BytesIO:
-        return io.BytesIO(self._call(("read", path), lambda: self._found(path).data))
+    def open_input_file(self, path: str) -> "_Input":
+        return _Input(self._call(("read", path), lambda: self._found(path).data))
 
     def _info(self, path: str) -> Info:
         self._touched.read(path)
@@ -176,6 +176,14 @@ class Storage:
 def _ends(folder: str) -> list[int]:
     """Where the path of a folder, and of each above it, ends."""
     return [place for place, letter in enumerate(folder + "/") if letter == "/"]
+
+
+class _Input(io.BytesIO):
+    """A file that is read."""
+
+    def size(self) -> int:
+        """Return how many bytes it has."""
+        return len(self.getvalue())
 
 
 class _Stream(io.BytesIO):

@@ -124,7 +124,7 @@ def test_what_spark_cannot_group_by_is_said(spark: SparkSession, capsys: pytest.
     text = " ".join(capsys.readouterr().out.split())
     assert "hopping windows of 3 months every 1 month" in text
     assert "a start every 1 month since 1970-01-01 in UTC" in text
-    assert "only panes of one length" in text
+    assert "panes of one length only" in text
     local = frame(spark).withColumn("at", F.col("at").cast("timestamp_ntz"))
     with pytest.raises(DefinitionError, match="event time 'at' is of type timestamp_ntz"):
         operator.apply(local, event_time="at")
