@@ -46,7 +46,7 @@ TRIED = {
     '"no process for state can be started"': (
         "tests/operators/spark/test_starter.py::test_an_order_that_cannot_be_carried_out"
     ),
-    '"a process that has copies of buckets is not asked"': (
+    '"the worker waits ... before it asks the process for state again"': (
         f"{WHERE_HELD}::test_a_process_that_stands_still_is_replaced"
     ),
     "nothing comes out": f"{NOTHING}::test_what_each_cause_looks_like",
@@ -75,6 +75,16 @@ def test_each_entry_is_tried() -> None:
     for place in TRIED.values():
         file, _, test = place.partition("::")
         assert f"def {test}(" in (ROOT / file).read_text("utf-8"), place
+
+
+def test_logs_say_what_entries_quote() -> None:
+    """An operator searches the page for the words of a log."""
+    code = "".join(path.read_text("utf-8") for path in (ROOT / "operators").rglob("*.py"))
+    logged = re.sub(r'"\s*\n\s*f?"', "", code)
+    quoted = [entry.strip('"').split("...") for entry in TRIED if entry.startswith('"')]
+    missing = [part for parts in quoted for part in parts if part.strip() not in logged]
+    assert len(quoted) > 3
+    assert [] == missing
 
 
 def failing(on_error: str) -> Any:
