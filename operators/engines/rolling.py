@@ -30,6 +30,7 @@ from operators.steps.plan import KindPlan, Summed, WindowPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
+from serializers.pages import Column
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
@@ -150,6 +151,10 @@ class RollingPlan(KindPlan):
         needed = {operation for _, bound in self._over_lifetime(output) for operation in bound.operations}
         lasting = tuple(each for each in output.operations if each in needed or each in kept)
         return replace(self, operations=output.operations, lasting=lasting)
+
+    def head_of_older(self, time: Ints) -> dict[str, Column]:
+        none = np.full(len(time), None, object)
+        return {"since": time, "waiting": np.zeros(len(time), np.int64), "rows": none}
 
     @property
     def codec(self) -> RowCodec:

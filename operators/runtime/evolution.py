@@ -50,6 +50,7 @@ class StateConversion:
         """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
         rows, at = len(old[0]), len(self.stored.head)
         head = {name: column for (name, _), column in zip(self.stored.head, old, strict=False)}
+        head = {**self.binding.plan.head_of_older(old[0]), **head}
         if self.waiting.conversion is not None:
             head |= {"rows": self.waiting.conversion.blobs(head["rows"], head["waiting"])}
         columns = [head[name] for name, _ in self.binding.plan.head]
@@ -148,7 +149,7 @@ def conversion_for(
             f"the {place} holds the state of another operator: {said}. Go back to the former definition, or {restart}"
         )
     order = order_of_alike(stored, binding.stored_schema(), restart)
-    if not (different or order):
+    if not (different or order) and stored.head == binding.plan.head:
         return None
     retyped = retyped_columns(binding, stored_identity)
     _refuse_unless_wider(retyped, restart)

@@ -20,7 +20,7 @@ from operators.steps.emission import AggregateOutput
 from operators.steps.partials import TwoStagePlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
-from serializers.pages import PageLayout
+from serializers.pages import Column, PageLayout
 from state_backends import Entries, WindowStore
 from state_backends.store.schema import head_codes
 
@@ -248,6 +248,15 @@ class Plan(ABC):
         """
         del segment_ticks, close_time
         return entries
+
+    def head_of_older(self, time: Column) -> dict[str, Column]:
+        """Return the head columns of entries that were stored without some of them, by name.
+
+        Args:
+            time: shape (n,), int64: the times of the entries.
+        """
+        del time
+        return {}
 
     def strategy_of(self, bound: Bound) -> tuple[Strategy, str | None]:
         """Return how the windows of an aggregate are computed, and what would make that cheaper, if anything."""

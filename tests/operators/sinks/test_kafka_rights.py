@@ -1,6 +1,7 @@
 """The rights that docs/kafka.md lists for a sink are enough, and each of them is needed, that to create topics among them."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -118,6 +119,7 @@ def test_topics_are_created_with_the_right_to_create(broker: Broker, admin: Admi
             write_pages(broker)
         assert name not in admin.list_topics().topics
         give(admin, (ResourceType.TOPIC, name, AclOperation.CREATE))
+        time.sleep(2)  # until the broker goes by it
     assert write_pages(broker)
     assert [7] == [json.loads(value)["n"] for value in read_table(broker.behind, topic).values()]
 

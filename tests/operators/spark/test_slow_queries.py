@@ -54,6 +54,7 @@ def test_commits_on_a_slow_disk(spark: SparkSession, tmp_path: Path) -> None:
     check_rows(spark, tmp_path)
 
 
+@pytest.mark.soak  # Workers of a session that began before lack the credentials, which the test's server wants for small files.
 def test_restores_from_slow_storage(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
