@@ -54,13 +54,13 @@ def test_commits_on_a_slow_disk(spark: SparkSession, tmp_path: Path) -> None:
     check_rows(spark, tmp_path)
 
 
-@pytest.mark.soak  # Workers of a session that began before lack the credentials, which the test's server wants for small files.
 def test_restores_from_slow_storage(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An executor without the bucket reads its snapshot; one that returns to a permanent directory needs none."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)  # of workers
     query = Query(spark, tmp_path)
     with running() as storage:
         storage.bucket("bucket")
