@@ -1,7 +1,6 @@
 """The rights that docs/kafka.md lists for a sink are enough, and each of them is needed, that to create topics among them."""
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from examples.kafka.broker import Broker
 from operators.sinks import KafkaSink, SinkError, read_table
 from operators.sinks.contract.base import changes, number_of, row
 from tests.operators.sinks.kafka_broker import broker_or_skip
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.connectors
 SETTINGS = {
@@ -71,16 +71,28 @@ def binding(kind: ResourceType, name: str, operation: AclOperation) -> AclBindin
 
 
 def give(admin: AdminClient, *rights: tuple[ResourceType, str, AclOperation]) -> None:
+    """Give rights, and wait until the broker goes by them."""
     for done in admin.create_acls([binding(*right) for right in rights]).values():
         done.result()
+    wait_until(lambda: all(has(admin, right) for right in rights), "the rights", lambda: None)
 
 
 def take(admin: AdminClient, right: tuple[ResourceType, str, AclOperation]) -> None:
+    """Take a right, and wait until the broker goes by it."""
+    for done in admin.delete_acls([wanted(right)]).values():
+        assert 1 == len(done.result())
+    wait_until(lambda: not has(admin, right), "the end of the right", lambda: None)
+
+
+def has(admin: AdminClient, right: tuple[ResourceType, str, AclOperation]) -> bool:
+    """Whether the broker's own list has a right: the controller answers before it does."""
+    return len(admin.describe_acls(wanted(right)).result()) > 0
+
+
+def wanted(right: tuple[ResourceType, str, AclOperation]) -> AclBindingFilter:
     kind, name, operation = right
     literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    wanted = AclBindingFilter(kind, name, literal, "User:writer", "*", operation, allow)
-    for done in admin.delete_acls([wanted]).values():
-        assert 1 == len(done.result())
+    return AclBindingFilter(kind, name, literal, "User:writer", "*", operation, allow)
 
 
 def test_the_listed_rights_are_enough_and_needed(broker: Broker, admin: AdminClient) -> None:
@@ -119,7 +131,6 @@ def test_topics_are_created_with_the_right_to_create(broker: Broker, admin: Admi
             write_pages(broker)
         assert name not in admin.list_topics().topics
         give(admin, (ResourceType.TOPIC, name, AclOperation.CREATE))
-        time.sleep(2)  # until the broker goes by it
     assert write_pages(broker)
     assert [7] == [json.loads(value)["n"] for value in read_table(broker.behind, topic).values()]
 
