@@ -52,6 +52,7 @@ _USERS = "only folds, or users' functions, are wrong"
 _CHAINS = "chains: windows that never close, rows that are late"
 _SPARK = "wrong on Spark, right with a local runner"
 _PAGES = "a page is refused, or its bytes are wrong"
+_REFUSED = "a checkpoint is refused, or should be"
 _PUBLISHED = "what a reader of published pages answers, or refuses"
 _ADDED = "an aggregate that was added: since when it counts, or filled from history"
 _WAITING = "columns of rows that wait, after the input's columns have changed"
@@ -169,6 +170,13 @@ MUTATIONS = (
         "same = columns[END] == self.end[self.number]",
         "After two sessions became one, the table still has the older one.",
         _SESSIONS,
+    ),
+    Mutation(
+        "which stored entries lack columns of lifetimes",
+        "if not (different or order) and stored.head == binding.plan.head:",
+        "if not (different or order):",
+        "A rolling query with on_arrival fails when it is started again with forget_after.",
+        _REFUSED,
     ),
     Mutation(
         "deletes when the changelog is replayed",

@@ -152,7 +152,8 @@ class RollingPlan(KindPlan):
         lasting = tuple(each for each in output.operations if each in needed or each in kept)
         return replace(self, operations=output.operations, lasting=lasting)
 
-    def head_of_older(self, time: Ints) -> dict[str, Column]:
+    def missing_head(self, time: Ints) -> dict[str, Column]:
+        # Rows that come out on arrival wait nowhere, until lifetimes end.
         none = np.full(len(time), None, object)
         return {"since": time, "waiting": np.zeros(len(time), np.int64), "rows": none}
 

@@ -30,7 +30,7 @@ _CONVERTED = {STATE, COLUMNS, LASTING, CLOSED, ROWS}
 
 @dataclass(frozen=True)
 class StateConversion:
-    """How stored entries become those of an operator with other aggregates.
+    """How stored entries become those of an operator with other aggregates, or with more columns before the states.
 
     Attributes:
         binding: the operator's, as it goes on with the state.
@@ -50,7 +50,7 @@ class StateConversion:
         """Return entries' columns: states that stay as they are, those of added aggregates as of no record."""
         rows, at = len(old[0]), len(self.stored.head)
         head = {name: column for (name, _), column in zip(self.stored.head, old, strict=False)}
-        head = {**self.binding.plan.head_of_older(old[0]), **head}
+        head = {**self.binding.plan.missing_head(old[0]), **head}
         if self.waiting.conversion is not None:
             head |= {"rows": self.waiting.conversion.blobs(head["rows"], head["waiting"])}
         columns = [head[name] for name, _ in self.binding.plan.head]

@@ -249,8 +249,8 @@ class Plan(ABC):
         del segment_ticks, close_time
         return entries
 
-    def head_of_older(self, time: Column) -> dict[str, Column]:
-        """Return the head columns of entries that were stored without some of them, by name.
+    def missing_head(self, time: Column) -> dict[str, Column]:
+        """Return the head columns that entries may lack which a former definition of the operator stored, by name.
 
         Args:
             time: shape (n,), int64: the times of the entries.

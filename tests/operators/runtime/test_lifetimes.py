@@ -53,6 +53,14 @@ def test_what_is_over_the_lifetime_for_the_first_time_is_refused_by_name(tmp_pat
     assert [5, 6] == [row["n_ever"] for row in rows_of(LIMITED, THEN, tmp_path)]
 
 
+def test_a_lifetime_ends_from_a_restart_on(tmp_path: Path) -> None:
+    """`forget_after` needs columns of the panes that were not stored: what is there counts until a pause that is too long."""
+    ending = RollingWindows({"s": 10, "ever": "lifetime"}, forget_after=70_000)
+    rows_of(COUNTED, FIRST, tmp_path)
+    operator = ending.group_by("k").emit("on_arrival").aggregate(n=agg.count())
+    assert [5, 1, 2] == [row["n_ever"] for row in rows_of(operator, (240_000, 320_000, 330_000), tmp_path)]
+
+
 def test_it_counts_from_then_on_if_that_is_wanted(tmp_path: Path) -> None:
     """Its lookbacks all begin anew; the option is needed once."""
     rows_of(LIMITED, FIRST, tmp_path)
