@@ -30,7 +30,6 @@ from operators.steps.plan import KindPlan, Summed, WindowPlan
 from operators.steps.step import Step
 from operators.steps.timed_store import Emitted, TimedStore
 from operators.steps.touched import Rows, Timers, Touched
-from serializers.pages import Column
 from serializers.rows import RowCodec
 from state_backends import Entries, WindowStore
 from state_backends.store.entries import merge_entries
@@ -91,7 +90,7 @@ class RollingPlan(KindPlan):
     @property
     def stored(self) -> RollingPaneSchema:
         """The panes as they are stored."""
-        plain = self.on_arrival and self.kind.forget_after is None
+        plain = self.on_arrival and not self.ends_lifetimes
         return (RollingPaneSchema if plain else WaitingSchema)(self.operations)
 
     @property
@@ -136,26 +135,19 @@ class RollingPlan(KindPlan):
     def ends_lifetimes(self) -> bool:
         return self.kind.forget_after is not None
 
-    def incomplete_before(self, close_time: int) -> int:
-        # Open windows count late records; only lifetimes that end leave some out.
-        return self.kind.dead_before(close_time) if self.ends_lifetimes else FAR_PAST
-
     def lasting_results(self, output: AggregateOutput) -> list[str]:
         return [name for name, _ in self._over_lifetime(output)]
 
     def _over_lifetime(self, output: Any) -> list[tuple[str, Bound]]:
-        lifetimes = [number for number, lookback in enumerate(self.kind.lookbacks) if lookback is None]
-        return output.aggregates_over(lifetimes)  # type: ignore[no-any-return]
+        return output.aggregates_over(self.kind.lifetimes)  # type: ignore[no-any-return]
 
     def of_output(self, output: AggregateOutput, kept: Collection[Operation]) -> "RollingPlan":
         needed = {operation for _, bound in self._over_lifetime(output) for operation in bound.operations}
         lasting = tuple(each for each in output.operations if each in needed or each in kept)
         return replace(self, operations=output.operations, lasting=lasting)
 
-    def missing_head(self, time: Ints) -> dict[str, Column]:
-        # Rows that come out on arrival wait nowhere, until lifetimes end.
-        none = np.full(len(time), None, object)
-        return {"since": time, "waiting": np.zeros(len(time), np.int64), "rows": none}
+    def missing_head(self, time: Ints) -> dict[str, Any]:
+        return WaitingSchema.head_without_rows(time)
 
     @property
     def codec(self) -> RowCodec:

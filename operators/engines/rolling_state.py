@@ -1,6 +1,6 @@
 """What a rolling operator stores: panes, and rows that wait until their windows are closed."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -72,6 +72,12 @@ class WaitingSchema(RollingPaneSchema):
     def out(waiting: Entries, close_time: int) -> Mask:
         """Return which entries have no row any more that waits at a close time."""
         return waiting.time < close_time
+
+    @staticmethod
+    def head_without_rows(time: Ints) -> dict[str, Any]:
+        """Return the columns after the time of panes that were stored without them, since rows came out on arrival."""
+        none = np.full(len(time), None, object)
+        return {"since": time, "waiting": np.zeros(len(time), np.int64), "rows": none}
 
     @staticmethod
     def due(entries: Entries, close_time: int) -> Ints:

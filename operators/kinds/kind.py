@@ -82,6 +82,10 @@ class WindowKind(ABC):
     def late_before(self, close_time: int) -> int:
         """Return the time before which a record is late: all windows that could contain it are closed."""
 
+    def incomplete_before(self, close_time: int) -> int:
+        """Return the time before which a stored entry may lack records that were late."""
+        return self.late_before(close_time)
+
     @abstractmethod
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end, as they are emitted, of the last window that can contain a record at each time."""

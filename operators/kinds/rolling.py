@@ -91,6 +91,11 @@ class Rolling(WindowKind):
         return None in self.lookbacks
 
     @property
+    def lifetimes(self) -> list[int]:
+        """The positions of the lookbacks without end."""
+        return [number for number, lookback in enumerate(self.lookbacks) if lookback is None]
+
+    @property
     def identity(self) -> dict[str, Any]:
         return {
             "windows": self.name,
@@ -142,6 +147,10 @@ class Rolling(WindowKind):
     def late_before(self, close_time: int) -> int:
         """Return the time before which a record gets no row, since its own windows are closed."""
         return close_time
+
+    def incomplete_before(self, close_time: int) -> int:
+        """Open windows count late records; only lifetimes that end leave some out."""
+        return FAR_PAST if self.forget_after is None else self.dead_before(close_time)
 
     def last_window(self, time: Ints) -> tuple[Ints, Ints]:
         """Return start and end of the longest finite window of records at these times."""

@@ -375,7 +375,7 @@ class KindPlan(WindowPlan):
         return self.kind.stored_span(close_time, latest)
 
     def incomplete_before(self, close_time: int) -> int:
-        return self.kind.late_before(close_time)
+        return self.kind.incomplete_before(close_time)
 
     def windows(self, tick_us: int, gap: str | None) -> WindowsPart:
         return self.kind.describe(tick_us)
