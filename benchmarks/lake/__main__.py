@@ -108,12 +108,12 @@ def what_is_left(spark: Any, folder: Path, format_: str, batches: int) -> dict[s
     times = [timed(batch) for batch in range(batches)]
     before, start = files(place.path), time.perf_counter()
     maintain(spark, place)
-    took = time.perf_counter() - start
+    took, maintained = time.perf_counter() - start, files(place.path)
     after = [timed(batches + number) for number in range(5)]
     return {
         "batches": batches,
         "files": before,
-        "files after maintenance": files(place.path),
+        "files after maintenance": maintained,
         "seconds of maintenance": round(took, 2),
         "first merges": round(statistics.median(times[1:6]), 2),
         "last merges": round(statistics.median(times[-5:]), 2),
