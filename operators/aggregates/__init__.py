@@ -1,7 +1,7 @@
 """Aggregates by name: `from operators import aggregates as agg`, then `agg.count()`, `agg.avg("delay")` and so on.
 
 Each takes input columns: names or, on Spark, expressions such as `F.col("v") * 2`. With `where="valid"`, a boolean column or
-expression, only records where it is true count. Result types are the same as of Spark's function of that name. Each pane has a
+expression, only records where it is true count. Result types are as in Spark's function of the same name. Each pane has a
 state, whose size is given in bytes; aggregates that need the same state share it. A column of a type that an aggregate does not
 support is an error when the operator is applied.
 """

@@ -285,7 +285,7 @@ def most_frequent(window: Ints, count: Ints, windows: int, most: int) -> tuple[I
         window: shape (n,), int64: a window for each row, ascending.
         count: shape (n,), int64: not negative.
         windows: number of windows.
-        most: the most categories that a state has.
+        most: the greatest number of categories of a window that are returned.
 
     Cost: one sort of whole numbers, if window, count and place of a row fit into one.
     """
