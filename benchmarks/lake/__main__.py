@@ -3,8 +3,10 @@
 python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000] [--batches 60] [--out lake.json]
 
 It runs in a process of its own, on the PySpark that both formats have jars for; Maven fetches them. Each figure is the median
-of three batches, after one that warms up. A table has windows of an hour over 30 days; a batch changes all windows of the last
-days, and brings new keys where the table has fewer windows. `--batches 1440` is a day of batches at one minute.
+of three batches, after one that warms up; for a million rows and more, it is one batch, after those of the smaller sizes. A table
+has windows of an hour over 30 days; a batch changes all windows of the last days, and brings new keys where the table has fewer
+windows. Batches that would make a table more than 20 times as large are left out, and so are those of a million rows without the
+days: either tells what others tell. `--batches 1440` is a day of batches at one minute.
 """
 
 import argparse
@@ -23,6 +25,10 @@ from typing import Any
 from benchmarks.lake.writers import DAYS, WRITERS, Writer, windows
 
 TRIES = 3
+MANY = 1_000_000
+"""Rows of a batch that is measured once."""
+MOST_GROWTH = 20
+"""A batch is at most so many times as large as its table."""
 _INSIDE = "LAKE_TESTS"
 
 
@@ -66,7 +72,7 @@ def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         writers = {name: stack.enter_context(WRITERS[name](spark, folder)) for name in arguments.writers}
         for rows in arguments.rows:
             for name, writer in writers.items():
-                for found in seconds_of(writer, rows, arguments.changed, arguments.tries):
+                for found in seconds_of(writer, rows, sizes(name, rows, arguments.changed), arguments.tries):
                     batches.append({"writer": name, "rows": rows, **found})
                     print(json.dumps(batches[-1]), flush=True)
     left = list[dict[str, Any]]()
@@ -77,18 +83,27 @@ def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     return {"batches": batches, "left": left}
 
 
+def sizes(name: str, rows: int, changed: list[int]) -> list[int]:
+    """Rows of the batches that tell something of a writer and a table of this size."""
+    return [
+        size
+        for size in changed
+        if size <= MOST_GROWTH * rows and not (size >= MANY and name.endswith("without days"))
+    ]
+
+
 def seconds_of(writer: Writer, rows: int, changed: list[int], tries: int) -> Iterator[dict[str, float]]:
-    """The seconds of a batch of each size, as the median of some after one that warms up, on one table."""
+    """The seconds of a batch of each size on one table."""
     write, number = writer.table(rows), 0
     for size in changed:
         days = min(DAYS, max(1, -(-size * DAYS // rows)))
         times = list[float]()
-        for _ in range(tries + 1):
+        for _ in range(1 if size >= MANY else tries + 1):
             number += 1
             start = time.perf_counter()
             write(windows(writer.spark, size, DAYS - days, days), number)
             times.append(time.perf_counter() - start)
-        yield {"changed": size, "seconds": round(statistics.median(times[1:]), 2)}
+        yield {"changed": size, "seconds": round(statistics.median(times[1:] or times), 2)}
     writer.drop()
 
 

@@ -1,5 +1,6 @@
 """append_to and history_and_stream on both formats."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,23 @@ def lake_versions(spark: SparkSession, table: Place) -> list[int]:
         )
     rows = spark.sql(f"SELECT snapshot_id FROM {table.name}.snapshots ORDER BY committed_at").collect()
     return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_snapshots_of_one_time_are_no_cut(spark: SparkSession, table: Place) -> None:
+    """Iceberg would start the stream after both of them: the records of the second one would be missed."""
+    for batch in range(3):
+        append_to(table.name, query="q")(spark.createDataFrame([("a", NINE, batch)], ROLLING), batch)
+    path = table.path / "metadata" / table.newest()
+    metadata = json.loads(path.read_text())
+    first, second, _ = metadata["snapshots"]
+    second["timestamp-ms"] = first["timestamp-ms"]
+    path.write_text(json.dumps(metadata))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    spark.sql(f"REFRESH TABLE {table.name}")
+    with pytest.raises(DefinitionError, match="have the same time, or go back in time"):
+        history_and_stream(spark, table.name, first["snapshot-id"])
+    assert second["snapshot-id"] == history_and_stream(spark, table.name).version
 
 
 def counted(frame: DataFrame) -> list[tuple[Any, ...]]:
