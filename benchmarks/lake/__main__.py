@@ -3,10 +3,10 @@
 python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000] [--batches 60] [--out lake.json]
 
 It runs in a process of its own, on the PySpark that both formats have jars for; Maven fetches them. Each figure is the median
-of three batches, after one that warms up; for a million rows and more, it is one batch, after those of the smaller sizes. A table
-has windows of an hour over 30 days; a batch changes all windows of the last days, and brings new keys where the table has fewer
-windows. Batches that would make a table more than 20 times as large are left out, and so are those of a million rows without the
-days: either tells what others tell. `--batches 1440` is a day of batches at one minute.
+of three batches, after one that warms up; from a million rows on, it is one batch, after those of smaller sizes. A table has
+windows of an hour over 30 days; a batch changes all windows of the last days, and brings new keys where the table has fewer
+windows. Two kinds of batches are left out, since others tell the same: those that would make a table more than 20 times as
+large, and those of a million rows without the days. `--batches 1440` is a day of batches at one minute.
 """
 
 import argparse

@@ -25,12 +25,14 @@ class Artifact:
     Attributes:
         group, name, version: its coordinates.
         provided: groups whose jars are left out, since the program that loads the others has them.
+        classifier: of a jar that is fetched alone, without what it depends on, such as "tests".
     """
 
     group: str
     name: str
     version: str
     provided: tuple[str, ...] = ()
+    classifier: str | None = None
 
     def jars(self) -> list[Path]:
         """Return the jars, which are fetched if they are not in the cache.
@@ -38,7 +40,7 @@ class Artifact:
         Raises:
             MissingError: Maven is missing, or could not fetch them.
         """
-        folder = cache() / f"{self.name}-{self.version}"
+        folder = cache() / "-".join(filter(None, (self.name, self.version, self.classifier)))
         cache().mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
             if not folder.exists():
@@ -50,11 +52,16 @@ class Artifact:
         if maven is None:
             raise MissingError(f"{self.name} is fetched by Maven, which is not installed: {INSTALL}")
         with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+            if self.classifier:
+                one = f"{self.group}:{self.name}:{self.version}:jar:{self.classifier}"
+                goal = ["dependency:copy", f"-Dartifact={one}"]
+            else:
+                without = f"-DexcludeGroupIds={','.join(self.provided)}"
+                goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", without]
             command = [
-                *(maven, "--quiet", "--batch-mode", "--file", str(_POM), "dependency:copy-dependencies"),
+                *(maven, "--quiet", "--batch-mode", "--file", str(_POM), *goal),
                 *(f"-Dwanted.group={self.group}", f"-Dwanted.artifact={self.name}"),
-                *(f"-Dwanted.version={self.version}", "-DincludeScope=runtime"),
-                *(f"-DexcludeGroupIds={','.join(self.provided)}", f"-DoutputDirectory={partial}/jars"),
+                *(f"-Dwanted.version={self.version}", f"-DoutputDirectory={partial}/jars"),
             ]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
             if done.returncode:

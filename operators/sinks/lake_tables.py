@@ -217,7 +217,11 @@ class IcebergTable(LakeTable):
 
     def line(self, *columns: str) -> "list[Row]":
         """Return the snapshots of the table, newest first: the id, and columns of `snapshots` as `s`; those that are kept."""
-        for name in (self.name, f"{self.name}.snapshots", f"{self.name}.refs"):  # somebody may have cached each
+        for name in (
+            self.name,
+            f"{self.name}.snapshots",
+            f"{self.name}.refs",
+        ):  # somebody may have cached each
             self.spark.sql(f"REFRESH TABLE {name}")
         rows = self.spark.sql(
             f"SELECT {', '.join(['s.snapshot_id', *columns])}, s.parent_id, r.snapshot_id = s.snapshot_id "

@@ -84,9 +84,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def printed(project: Path) -> str:
-    """What a run of the pipeline prints. `SPARK_TESTING` has Spark choose a free port for its server."""
+def run_pipeline(project: Path, **more: str) -> str:
+    """Run the pipeline of a folder, and return what it prints. `SPARK_TESTING` has Spark choose a free port for its server."""
     env = {
         "JAVA_HOME": ensure_java(),
         "PYSPARK_PYTHON": sys.executable,
@@ -95,6 +94,7 @@ def printed(project: Path) -> str:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_TESTING": "1",
         "TZ": "UTC",
+        **more,
     }
     done = subprocess.run(
         [HOME / "bin" / "spark-pipelines", "run"],
@@ -106,6 +106,12 @@ def printed(project: Path) -> str:
     )
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def printed(project: Path) -> str:
+    """What a run of the pipeline prints."""
+    return run_pipeline(project)
 
 
 def table(project: Path, name: str) -> list[dict[str, Any]]:

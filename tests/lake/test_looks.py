@@ -66,7 +66,9 @@ def test_a_conflict_is_merged_again(spark: SparkSession, table: Place, tmp_path:
         committed.touch()
 
     source = pinned(spark.createDataFrame([("ann", window(0), 1)], SIMPLE), ["user"])
-    frame = source.frame.mapInPandas(slow, source.frame.schema)
+    frame = source.frame.coalesce(1).mapInPandas(
+        slow, source.frame.schema
+    )  # a core is left for the other query
     place, tries = lake_table(spark, table.name, None)[0], list[int]()
 
     def write() -> Any:
@@ -85,7 +87,7 @@ def test_a_conflict_is_merged_again(spark: SparkSession, table: Place, tmp_path:
 def test_a_commit_of_which_nobody_knows_is_not_tried_again(spark: SparkSession, table: Place) -> None:
     """Though its cause looks like a conflict: the batch fails, and is merged when it comes again."""
     merged(table, [("ann", window(0), 0)])
-    exceptions = spark.sparkContext._jvm.org.apache.iceberg.exceptions  # type: ignore[union-attr]  # noqa: SLF001
+    exceptions = spark.sparkContext._jvm.org.apache.iceberg.exceptions  # type: ignore[union-attr]
     cause = exceptions.CommitFailedException("503", [])
     place, tries = lake_table(spark, table.name, None)[0], list[int]()
 
