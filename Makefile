@@ -49,6 +49,7 @@ soak: $(VENV)/.installed-test ## the checks of hours: LOCAL_KILLS (10000) per ba
 	$(BIN)/python -m tests.faults.soak_local --kills $(LOCAL_KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
 	$(PYTEST) --hypothesis-profile full --soak -m soak
 	$(PYTEST) --sink-kills 100 -m 'slow or connectors' tests/faults/test_sinks.py
+	$(PYTEST) --sink-kills 30 -m connectors tests/operators/sinks/test_lake.py -k kills
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 	$(BIN)/python -m tests.faults.everybyte $(if $(BACKEND),--only $(BACKEND))
 	$(BIN)/python -m tests.faults.everybyte_spark $(if $(BACKEND),--backend $(BACKEND)) $(if $(SEED),--seed $(SEED))
