@@ -43,7 +43,6 @@ def conf_of(folder: Path) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.maxResultSize": "8m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

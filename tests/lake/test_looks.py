@@ -1,4 +1,4 @@
-"""What merge_to sees of a table before and after a commit: of other sessions, in conflicts, and where a reply is lost."""
+"""What merge_to sees of a table before and after a commit: of other sessions, and in conflicts."""
 
 import threading
 import time
@@ -10,10 +10,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from operators.sinks import SinkError, append_to, merge_to
+from operators.sinks import SinkError, merge_to
 from operators.sinks.lake import Batch, merge, write_once
 from operators.sinks.lake_rows import pinned
 from operators.sinks.lake_tables import lake_table
@@ -84,36 +83,3 @@ def test_a_conflict_is_merged_again(spark: SparkSession, table: Place, tmp_path:
     source.unpin()
     assert [0, 1] == tries
     assert [("ann", 1), ("bob", 0), ("eve", 7)] == table.rows("user", "n")
-
-
-def test_a_commit_of_which_nobody_knows_is_not_tried_again(spark: SparkSession, table: Place) -> None:
-    """Though its cause looks like a conflict: the batch fails, and is merged when it comes again."""
-    merged(table, [("ann", window(0), 0)])
-    exceptions = spark.sparkContext._jvm.org.apache.iceberg.exceptions  # type: ignore[union-attr]
-    cause = exceptions.CommitFailedException("503", [])
-    place, tries = lake_table(spark, table.name, None)[0], list[int]()
-
-    def write() -> Any:
-        tries.append(1)
-        raise Py4JJavaError("the catalog did not answer", exceptions.CommitStateUnknownException(cause))
-
-    with pytest.raises(Py4JJavaError):
-        write_once(place, Batch("visits", 1, None), lambda: 7, write)
-    assert [1] == tries
-    merged(table, [("ann", window(0), 1)], 1)
-    assert [(1,)] == table.rows("n")
-
-
-def test_the_driver_gets_no_rows(spark: SparkSession, table: Place) -> None:
-    """Spark ends a job whose results are larger than `spark.driver.maxResultSize`, 8 MB in this session."""
-    large = "repeat(cast(uuid() as string), 2000) AS text"
-    start = "timestamp'2026-01-05 09:00:00' + make_interval(0, 0, 0, 0, id)"
-    rows = spark.range(0, 300, 1, 4).selectExpr(
-        "concat('u', id) AS user", f"named_struct('start', {start}, 'end', {start}) AS window", large
-    )
-    with pytest.raises(Exception, match=r"spark\.driver\.maxResultSize"):
-        rows.collect()
-    for batch in range(2):
-        merge_to(table.name, keys=["user"], query="q")(rows, batch)
-    append_to(f"{table.name[:-1]}_2`" if table.format == "delta" else f"{table.name}_2", query="q")(rows, 0)
-    assert 300 == len({*table.rows("text")}) == spark.table(table.name).count()
