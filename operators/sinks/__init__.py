@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from operators.sinks.delta import DeltaSink
+    from operators.sinks.history import HistoryAndStream
     from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
     from operators.sinks.kafka import KafkaSink
+    from operators.sinks.kafka_history import topic_history_and_stream
     from operators.sinks.kafka_table import read_table
     from operators.sinks.lake import Merge, merge_to
     from operators.sinks.lake_append import Append, append_to
-    from operators.sinks.lake_reading import HistoryAndStream, history_and_stream
+    from operators.sinks.lake_reading import history_and_stream
     from operators.sinks.page_answers import Freshness
     from operators.sinks.page_reader import Answer, Answers, FeatureReader, StaleError
     from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
@@ -53,16 +55,19 @@ __all__ = [
     "history_and_stream",
     "merge_to",
     "read_table",
+    "topic_history_and_stream",
     "upsert_to",
 ]
 _MODULES = {
     "delta": ("DeltaSink",),
+    "history": ("HistoryAndStream",),
     "interface": ("Changes", "Sink", "SinkError", "WrittenBatch"),
     "kafka": ("KafkaSink",),
+    "kafka_history": ("topic_history_and_stream",),
     "kafka_table": ("read_table",),
     "lake": ("Merge", "merge_to"),
     "lake_append": ("Append", "append_to"),
-    "lake_reading": ("HistoryAndStream", "history_and_stream"),
+    "lake_reading": ("history_and_stream",),
     "page_answers": ("Freshness",),
     "page_reader": ("Answer", "Answers", "FeatureReader", "StaleError"),
     "pages": ("FoundPage", "PageFinder", "PageTable", "Wanted"),

@@ -14,6 +14,7 @@ from operators.sinks.interface import SinkError
 
 LOG = logging.getLogger("operators.sinks.kafka")
 _ENDING = "-windows-batches"
+_OR_CREATED = ", or pass partitions=6, say, and the first batch creates a compacted topic"
 _ASK_SECONDS = 10.0
 _NUMBERS = {
     "cleanup.policy": "compact",
@@ -72,10 +73,8 @@ class Cluster:
     def check(self) -> None:
         """Refuse a topic that does not exist, unless it is to be created."""
         with in_words(self):
-            if self.partitions is None:
-                self.existing(self.admin())
-            else:
-                self._found(self.admin(), self.topic)
+            if self._found(self.admin(), self.topic) is None and self.partitions is None:
+                raise self._missing(_OR_CREATED)
 
     def ensure(self, admin: AdminClient) -> TopicState:
         """Return the topic, after creating what is missing.
@@ -89,7 +88,7 @@ class Cluster:
         topic = self._found(admin, self.topic)
         if topic is None:
             if self.partitions is None:
-                raise self._missing()
+                raise self._missing(_OR_CREATED)
             topic = self._created(admin, self.topic, self.partitions, {"cleanup.policy": "compact"})
         if self.partitions not in (None, topic.partitions):
             raise SinkError(
@@ -104,7 +103,7 @@ class Cluster:
         """Return the topic, which has to exist."""
         found = self._found(admin, self.topic)
         if found is None:
-            raise self._missing()
+            raise self._missing(", or correct its name")
         return found
 
     def has_numbers(self, admin: AdminClient) -> bool:
@@ -126,11 +125,8 @@ class Cluster:
         asked = {**admin.list_offsets(places, isolation_level=level, request_timeout=self._ask_seconds)}
         return {place.partition: int(asked.pop(place).result().offset) for place in [*asked]}  # see _found
 
-    def _missing(self) -> SinkError:
-        return SinkError(
-            f"there is no topic {self.topic!r} at {self.servers}: create it, or pass partitions=6, say, and the first batch "
-            "creates a compacted topic"
-        )
+    def _missing(self, way_out: str) -> SinkError:
+        return SinkError(f"there is no topic {self.topic!r} at {self.servers}: create it{way_out}")
 
     def _found(self, admin: AdminClient, name: str) -> TopicState | None:
         names = TopicCollection([name])
@@ -175,7 +171,7 @@ def in_words(cluster: Cluster) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise SinkError(
-            f"Kafka at {cluster.servers} did not take rows for the topic {cluster.topic!r}: {error.args[0]}. "
+            f"Kafka at {cluster.servers}, asked for the topic {cluster.topic!r}, answers: {error.args[0]}. "
             f"{_way_out(error.args[0].code())}"
         ) from error
 

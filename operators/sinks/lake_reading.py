@@ -1,34 +1,19 @@
 """A table of Delta or Iceberg as history up to a version, and as the stream of what was appended after it."""
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from operators.errors import DefinitionError
+from operators.sinks.history import HistoryAndStream
 from operators.sinks.lake_tables import KEYS, IcebergTable, LakeTable, lake_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _NO_CHILD = (
     "nothing was committed to table {0} after {1}, and a stream cannot start there: leave version out, which takes the version "
     "before the newest, or wait for a commit"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryAndStream:
-    """A table, cut at a version.
-
-    Attributes:
-        history: a bounded frame: the table at the version.
-        stream: a stream of the rows that were appended after it.
-        version: Delta's version, or the id of Iceberg's snapshot.
-    """
-
-    history: "DataFrame"
-    stream: "DataFrame"
-    version: int
 
 
 def history_and_stream(spark: "SparkSession", table: str, version: int | None = None) -> HistoryAndStream:

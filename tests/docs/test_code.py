@@ -34,7 +34,9 @@ def run(block: Block, names: dict[str, Any]) -> None:
     with redirect_stdout(printed):
         exec(block.compiled(), names)  # noqa: S102 - the documentation's own code
     if block.output is not None:
-        assert trimmed(block.output) == trimmed(printed.getvalue()), f"{block.page.name}, line {block.line}"
+        assert trimmed(block.output) == trimmed(printed.getvalue()), (
+            f"{block.page.name}, line {block.line}:\n{printed.getvalue()}"
+        )
 
 
 def trimmed(text: str) -> list[str]:
