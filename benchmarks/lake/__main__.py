@@ -1,6 +1,7 @@
 """Seconds of a batch of merge_to, of upsert_to with PostgreSQL and of DeltaSink, and what a stream leaves in a table.
 
-python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000] [--batches 60] [--out lake.json]
+python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000] [--batches 60]
+                        [--out lake.json] [--page docs/lake-tables.md]
 
 It runs in a process of its own, on the PySpark that both formats have jars for; Maven fetches them. Each figure is the median
 of three batches, after one that warms up; from a million rows on, it is one batch, after those of smaller sizes. A table has
@@ -22,6 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lake.tables import with_tables
 from benchmarks.lake.writers import DAYS, WRITERS, Writer, windows
 
 TRIES = 3
@@ -43,6 +45,7 @@ def main() -> None:
         "--batches", type=int, default=60, help="small batches, after which files and snapshots are counted"
     )
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--page", type=Path, help="a page that gets the tables, such as docs/lake-tables.md")
     arguments = parser.parse_args()
     if _INSIDE not in os.environ:
         from tests.lake.environment import environment
@@ -50,9 +53,10 @@ def main() -> None:
         sys.exit(subprocess.call([sys.executable, "-m", "benchmarks.lake", *sys.argv[1:]], env=environment()))
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(Path(folder), arguments)
-    text = json.dumps(figures, indent=1)
     if arguments.out:
-        arguments.out.write_text(text + "\n")
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+    if arguments.page:
+        arguments.page.write_text(with_tables(arguments.page.read_text("utf-8"), figures), "utf-8")
 
 
 def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:

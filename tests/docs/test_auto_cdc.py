@@ -32,6 +32,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.connectors,
+    pytest.mark.soak,
     pytest.mark.skipif(
         tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3), reason="the jar goes with PySpark 4.3"
     ),
