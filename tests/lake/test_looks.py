@@ -1,4 +1,4 @@
-"""What merge_to sees of a table before and after a commit: of other sessions, and in conflicts."""
+"""What merge_to sees of a table before and after a commit: of other sessions, in conflicts, and where a reply is lost."""
 
 import threading
 import time
@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.sinks import SinkError, merge_to
@@ -83,3 +84,22 @@ def test_a_conflict_is_merged_again(spark: SparkSession, table: Place, tmp_path:
     source.unpin()
     assert [0, 1] == tries
     assert [("ann", 1), ("bob", 0), ("eve", 7)] == table.rows("user", "n")
+
+
+def test_a_commit_of_which_nobody_knows_is_not_tried_again(spark: SparkSession, table: Place) -> None:
+    """Though its cause looks like a conflict: the batch fails, and is merged when it comes again."""
+    merged(table, [("ann", window(0), 0)])
+    gateway = spark.sparkContext._gateway
+    exceptions = gateway.jvm.org.apache.iceberg.exceptions
+    cause = exceptions.CommitFailedException("503", gateway.new_array(gateway.jvm.Object, 0))
+    place, tries = lake_table(spark, table.name, None)[0], list[int]()
+
+    def write() -> Any:
+        tries.append(1)
+        raise Py4JJavaError("the catalog did not answer", exceptions.CommitStateUnknownException(cause))
+
+    with pytest.raises(Py4JJavaError):
+        write_once(place, Batch("visits", 1, None), lambda: 7, write)
+    assert [1] == tries
+    merged(table, [("ann", window(0), 1)], 1)
+    assert [(1,)] == table.rows("n")
