@@ -368,6 +368,20 @@ MUTATIONS = (
         _PUBLISHED,
     ),
     Mutation(
+        "until when the table of an idle query is current",
+        "if head is None or head.query != query or (least_batch is not None and head.batch < least_batch):",
+        "if head is None or head.query != query:",
+        "A table that was restored from a backup counts as current, though it lacks batches.",
+        _PUBLISHED,
+    ),
+    Mutation(
+        "parts of a new edition beside another driver's",
+        "        if not self._pages.write(changes_of(rows, KEY_COLUMNS, self._name, self._number, None)):",
+        "        if not self._pages.write(changes_of(rows, KEY_COLUMNS, self._name, self._number, None)) and False:",
+        "Two drivers write all pages at once, and keys hold nothing.",
+        _PUBLISHED,
+    ),
+    Mutation(
         "what a sum of published pages reaches to",
         "end[followed] = start[followed + 1] - 1",
         "end[followed] = start[followed]",

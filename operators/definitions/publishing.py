@@ -89,8 +89,8 @@ class PublishableFeatures:
         """Return a writer of a stream that keeps a table in which services read what the windows of a key hold now.
 
         What is written are the pages of the state that a batch changes, with its number, in one transaction: a batch that comes
-        again changes nothing. If the table lacks a batch, as a new or a restored one does, all pages are written, which passes
-        them through the driver's memory. No rows come out: `apply` is a query of its own.
+        again changes nothing. If the table lacks a batch, as a new or a restored one does, all pages are written, part by part. No
+        rows come out: `apply` is a query of its own. A query that finds nothing new to read notes that in the table.
 
         Start it with a checkpoint, as in `.option("checkpointLocation", ...).start()`.
 
@@ -108,6 +108,7 @@ class PublishableFeatures:
         from operators.sinks.publish import Publish
         from operators.sinks.published import Definition
         from operators.spark.apply import apply
+        from operators.spark.base.idle import IdleWriter
         from operators.spark.base.types import arrow_schema
         from operators.spark.inputs.arguments import Arguments
         from operators.spark.inputs.prepare import prepare
@@ -126,7 +127,7 @@ class PublishableFeatures:
         whole = WholeState(df.sparkSession, prepared.binding, prepared.config.snapshots.folder)
         changed = apply(published, df, event_time, arguments)
         publish = Publish(to, definition, prepared.buckets, whole)
-        return changed.writeStream.outputMode("append").foreachBatch(publish)
+        return IdleWriter(changed, publish.note_idle).outputMode("append").foreachBatch(publish)
 
     def reader(self, pages: "PageTable") -> "FeatureReader":
         """Return a reader of what the windows of a key hold, for a service: it needs neither Spark nor Java.

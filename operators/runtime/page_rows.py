@@ -5,7 +5,7 @@ with whole pages: a row that retracts stands for a page that is gone. Each bucke
 Keys with several pages in a segment have rows with the sums of these, if the plan sums pages (`page_places` says where).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,24 @@ def all_pages(
         plain = (_plain(store, segment, *some) for some in stored.backend.scan(segment))
         for rows in plain if trees is None else trees.all(segment):
             yield _table(bucket, sequence, segment, rows)
+
+
+def in_parts(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.Table]:
+    """Yield the rows of tables as tables of about so many bytes at most; a row with more bytes is one of its own."""
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        # Rows of a table differ little in length: a page has at most some dozens of entries.
+        step = max(1, table.num_rows * most_bytes // max(table.nbytes, 1))
+        for begin in range(0, table.num_rows, step):
+            some = table.slice(begin, step)
+            if held and size + some.nbytes > most_bytes:
+                yield pa.concat_tables(held)
+                held, size = [], 0
+            held.append(some)
+            size += some.nbytes
+    if held:
+        yield pa.concat_tables(held)
 
 
 def _plain(

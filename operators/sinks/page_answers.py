@@ -1,8 +1,8 @@
 """What a table of pages has of keys, and what follows from it."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -44,17 +44,17 @@ class Freshness:
     Attributes:
         batch: the last batch of the query that is in the table.
         stream_time: the highest event time up to it, as far as the close times of buckets tell; None before any.
-        written: when the batch was written, by the clock of the driver.
+        written: when the batch was written, by the clock of the table's server.
+        confirmed: until when the table is known to be current: when the query has last found nothing new to read, or when the
+            batch was written, by the same clock.
+        age: how long before the answer that was, by the same clock.
     """
 
     batch: int
     stream_time: datetime | None
     written: datetime
-
-    @property
-    def age(self) -> timedelta:
-        """How long ago the batch was written."""
-        return datetime.now(timezone.utc) - self.written
+    confirmed: datetime
+    age: timedelta = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -155,15 +155,26 @@ class FoundKeys:
         """The binding of the features."""
         return self.features.binding
 
-    @cached_property
-    def freshness(self) -> Freshness:
-        """How new it is."""
+    def freshness(self, now_us: int) -> Freshness:
+        """Return how new it is.
+
+        Args:
+            now_us: the time by the table's clock.
+        """
         stream_time: datetime | None = None
         if self.found.head.close_time is not None:
             with suppress(OverflowError):
                 latest = self.found.head.close_time + self.found.head.definition.grace
                 stream_time = moment_of(latest, self.binding.tick_us)
-        return Freshness(self.found.head.batch, stream_time, moment_of(self.found.head.written_us, 1))
+        written_us = self.found.head.written_us
+        confirmed_us = max(written_us, self.found.idle_us or written_us)
+        return Freshness(
+            self.found.head.batch,
+            stream_time,
+            moment_of(written_us, 1),
+            moment_of(confirmed_us, 1),
+            timedelta(microseconds=max(now_us - confirmed_us, 0)),
+        )
 
     @cached_property
     def _close_time(self) -> int | None:

@@ -2,12 +2,14 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import FoundPage, Wanted
+
+T = TypeVar("T")
 
 
 class ConnectedFinder(ABC):
@@ -39,18 +41,26 @@ class ConnectedFinder(ABC):
         """Return what a user reads of an error."""
 
     def find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
-        """Return all rows that are wanted. A connection that the server has closed meanwhile is opened again."""
+        """Return all rows that are wanted."""
+        return self.answer(lambda connection: self.find_over(connection, wanted))
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """Return the time by the clock of the table's server, in microseconds since the epoch."""
+
+    def answer(self, ask: Callable[[Any], T]) -> T:
+        """Return what a function finds over the connection. One that the server has closed meanwhile is opened again."""
         with self._turn:
             any_error, ended = self.errors
             known = self._is_connected
             try:
-                return self.find_over(self._connected(), wanted)
+                return ask(self._connected())
             except any_error as error:
                 self._disconnect()
                 if not (known and isinstance(error, ended)):
                     raise self.refusal(error) from error
             try:
-                return self.find_over(self._connected(), wanted)
+                return ask(self._connected())
             except any_error as error:
                 self._disconnect()
                 raise self.refusal(error) from error

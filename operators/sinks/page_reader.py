@@ -15,6 +15,7 @@ from operators.errors import DefinitionError
 from operators.runtime.binding import Binding
 from operators.runtime.keys_to_forget import Keys
 from operators.runtime.moments import ticks_of
+from operators.sinks.confirmations import TableClock
 from operators.sinks.interface import SinkError
 from operators.sinks.page_answers import Features, FoundKeys, Freshness
 from operators.sinks.pages import PageFinder, PageTable
@@ -77,6 +78,7 @@ class FeatureReader:
         self._bind = bind
         self._context = pages.finder()
         self._finder: PageFinder = self._context.__enter__()
+        self._clock = TableClock(self._finder)
         self._features: Features | None = None
 
     def __enter__(self) -> "FeatureReader":
@@ -107,7 +109,8 @@ class FeatureReader:
             key: the key columns by name.
             at: the end of the windows, as a datetime or whole ticks; now by default.
             min_batch: the batch that has to be in the table.
-            max_age: how long ago its last batch may have been written, such as "10 seconds".
+            max_age: how long ago the query may have written its last batch, or found nothing new to read, such as "30 seconds";
+                by the clock of the table's server.
 
         Raises:
             DefinitionError: the key has other columns or types.
@@ -141,8 +144,8 @@ class FeatureReader:
 
         Cost: one round trip; up to four if one of many keys has several pages in a segment.
         """
-        found, at_ticks = self._ask(keys, at, min_batch, max_age)
-        return Answers(found.results(at_ticks), found.freshness)
+        found, at_ticks, freshness = self._ask(keys, at, min_batch, max_age)
+        return Answers(found.results(at_ticks), freshness)
 
     def windows(
         self,
@@ -164,8 +167,8 @@ class FeatureReader:
 
         Cost: one round trip; all stored pages of the key are read.
         """
-        found, _ = self._ask([key], None, min_batch, max_age, whole=True)
-        return Answers(found.open_windows(), found.freshness)
+        found, _, freshness = self._ask([key], None, min_batch, max_age, whole=True)
+        return Answers(found.open_windows(), freshness)
 
     async def aget(
         self,
@@ -195,8 +198,11 @@ class FeatureReader:
         max_age: Duration | None,
         *,
         whole: bool = False,
-    ) -> tuple[FoundKeys, int]:
-        """What a table has of keys, and the moment in ticks; of the windows that end at it, or with `whole` of all."""
+    ) -> tuple[FoundKeys, int, Freshness]:
+        """What a table has of keys, the moment in ticks, and how new it is.
+
+        It is what windows need that end at the moment; with `whole`, all.
+        """
         for _ in range(_TRIES):
             features = self._bound()
             features.check_kind(whole=whole)
@@ -208,10 +214,11 @@ class FeatureReader:
             self._features = None  # Another head has taken the place of the one that was read.
         else:
             raise SinkError(f"{self._pages!r} was replaced several times while it was read: ask again")
-        _check_fresh(found.freshness, min_batch, max_age)
+        freshness = found.freshness(self._clock.now_us())
+        _check_fresh(freshness, min_batch, max_age)
         if not whole:
             found.check_held(time_)
-        return found, time_
+        return found, time_, freshness
 
     def _bound(self) -> Features:
         """The features, bound to the columns that the table names."""
@@ -256,6 +263,6 @@ def _check_fresh(freshness: Freshness, min_batch: int | None, max_age: Duration 
         )
     if max_age is not None and freshness.age > timedelta(microseconds=microseconds(max_age, "max_age")):
         raise StaleError(
-            f"the last batch, {freshness.batch}, was written {freshness.age.total_seconds():.1f} seconds ago, and max_age is "
-            f"{max_age!r}: see whether the query runs"
+            f"the query has written batch {freshness.batch}, or found nothing new, {freshness.age.total_seconds():.1f} seconds "
+            f"ago, and max_age is {max_age!r}: see whether the query runs"
         )

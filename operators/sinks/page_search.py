@@ -27,6 +27,7 @@ from operators.runtime.page_places import (
     slices,
     total_name,
 )
+from operators.sinks.confirmations import confirmed_us, wanted_confirmation
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import FoundPage, PageFinder, Wanted
 from operators.sinks.published import Head, wanted_head
@@ -44,7 +45,8 @@ class Node(NamedTuple):
     """What rows are of.
 
     Attributes:
-        level: "head", "bucket", "page" (the only one of a key in a segment), "total", "blocks", "parts" or "pages" (of a part).
+        level: "head", "idle" (when the query has found nothing new), "bucket", "page" (the only one of a key in a segment),
+            "total", "blocks", "parts" or "pages" (of a part).
         key: number of the key.
         segment, block, part: numbers of those that the rows are of.
     """
@@ -57,6 +59,7 @@ class Node(NamedTuple):
 
 
 _HEAD = Node("head")
+_IDLE = Node("idle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,14 @@ class Found:
         buckets: the heads of the keys' buckets, of those that have state.
         pages: pages of the keys.
         sums: sums of other pages, by key number; sorted. None if pages are not summed.
+        idle_us: when the query has last noted that it found nothing new, by the table's clock; None if it has not.
     """
 
     head: Head
     buckets: Sequence[BucketHead]
     pages: Sequence[KeyRow]
     sums: Entries | None
+    idle_us: int | None
 
 
 @dataclass
@@ -135,11 +140,15 @@ class PageSearch:
             if (head.edition, head.segment) != (self.head.edition, self.head.segment):
                 return None
             if self.time is None or summed is None:
-                return Found(head, self._bucket_heads(), self._pages(), None)
+                return self._found(head, None)
             descent = _Descent(self, self.time, summed)
             if not descent.missing:
-                return Found(head, self._bucket_heads(), self._pages(), descent.sums)
+                return self._found(head, descent.sums)
             first, wants = head, descent.missing
+
+    def _found(self, head: Head, sums: Entries | None) -> Found:
+        idle = [confirmed_us(row.row.page) for row in self._rows[_IDLE]]
+        return Found(head, self._bucket_heads(), self._pages(), sums, max(idle, default=None))
 
     def _spans(self) -> list[tuple[int, int]]:
         if self.time is None:
@@ -149,12 +158,11 @@ class PageSearch:
         return self.binding.plan.spans_at(self.time, self.head.segment)
 
     def _plain(self, spans: Sequence[tuple[int, int]]) -> dict[Node, Wanted]:
-        """The heads of the keys' buckets, and pages under the names of the keys."""
+        """Whether the query is idle, the heads of the keys' buckets, and pages under the names of the keys."""
         edition = self.head.edition
-        wants = {
-            Node("bucket", bucket): Wanted(edition, bucket, NO_KEY, 0, 0)
-            for bucket in dict.fromkeys(self._buckets)
-        }
+        wants = {_IDLE: wanted_confirmation(self.head.query, self.number)}
+        for bucket in dict.fromkeys(self._buckets):
+            wants[Node("bucket", bucket)] = Wanted(edition, bucket, NO_KEY, 0, 0)
         for n, name in enumerate(self._stored):
             for at, span in enumerate(spans):
                 wants[Node("page", n, at)] = Wanted(edition, self._buckets[n], name, *span)

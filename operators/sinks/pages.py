@@ -50,6 +50,15 @@ class PageFinder(Protocol):
             SinkError: the table cannot be reached; says why.
         """
 
+    def now_us(self) -> int:
+        """Return the time by the clock of the table's server, in microseconds since the epoch.
+
+        How old a table is, is judged by this clock alone, whatever the clocks of the query and of its readers say.
+
+        Raises:
+            SinkError: the table cannot be reached; says why.
+        """
+
     def close(self) -> None:
         """Release the connection. May be called twice."""
 

@@ -215,6 +215,9 @@ class RowFinder(ConnectedFinder):
     def find_over(self, connection: Db, wanted: Sequence[Wanted]) -> list[FoundPage]:
         return self._database.find(connection, wanted)
 
+    def now_us(self) -> int:
+        return self.answer(to.server_time)
+
     def refusal(self, error: Any) -> SinkError:
         return SinkError(f"PostgreSQL cannot read pages: {_message_of(error)}. Ask again")
 

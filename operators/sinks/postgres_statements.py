@@ -201,6 +201,12 @@ def find_pages(db: Db, table: Identifier, wanted: Sequence[Wanted]) -> list[Foun
         return [FoundPage(*row) for row in cursor.fetchall()]
 
 
+def server_time(db: Db) -> int:
+    """Return the time by the server's clock, in microseconds since the epoch."""
+    ((now,),) = run(db, SQL("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
+    return int(now)
+
+
 def delete_edition(db: Db, table: Identifier, edition: int) -> None:
     """Delete the rows of an edition of pages."""
     run(db, SQL("DELETE FROM {} WHERE edition = {}").format(table, Literal(edition)))

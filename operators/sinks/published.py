@@ -93,7 +93,7 @@ class Head:
         buckets: how many there are.
         segment: length of a segment in ticks; 0 before a bucket has worked.
         close_time: the highest one of a bucket, in ticks; None before any.
-        written_us: when the batch was written, by the clock of the driver, in microseconds since the epoch.
+        written_us: when the batch was written, by the clock of the table's server, in microseconds since the epoch.
     """
 
     definition: Definition

@@ -16,6 +16,7 @@ from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
 
 if TYPE_CHECKING:
     from redis import Redis
+    from redis.client import Pipeline
 
 _PLACE = struct.Struct(">qq")
 _NOTED = struct.Struct(">qq")
@@ -70,20 +71,23 @@ class RedisPages(PageTable):
             raise SinkError(
                 f"RedisPages takes the columns of pages, {', '.join(sorted(_COLUMNS))}, not {sorted(names)}"
             )
-        with self._client() as client, client.pipeline(transaction=True) as batch:
-            batch.watch(self._batches)  # type: ignore[no-untyped-call]
+        pages = changes.upserts.column("page").to_pylist()
+
+        def act(batch: "Pipeline") -> bool:
             last = self._noted(batch.hget(self._batches, changes.query))
             if last is not None and last.number >= changes.batch:
                 return False
             batch.multi()
             for key, place in _places(self.table, changes.deletes):
                 batch.hdel(key, place)
-            pages = changes.upserts.column("page").to_pylist()
             for (key, place), page in zip(_places(self.table, changes.upserts), pages, strict=True):
                 batch.hset(key, place, page)
             batch.hset(self._batches, changes.query, _NOTED.pack(changes.batch, changes.fingerprint))
-            batch.execute()
-        return True
+            return True
+
+        with self._client() as client:
+            # Begun again when another query has noted a batch in between.
+            return bool(client.transaction(act, self._batches, value_from_callable=True))  # type: ignore[arg-type]
 
     def last_batch(self, query: str) -> WrittenBatch | None:
         with self._client() as client:
@@ -181,6 +185,10 @@ class _Finder(ConnectedFinder):
             for segment, start in [_PLACE.unpack(place)]
             if one.first <= segment <= one.last
         ]
+
+    def now_us(self) -> int:
+        seconds, us = self.answer(lambda client: client.time())
+        return int(seconds) * 1_000_000 + int(us)
 
     def refusal(self, error: Any) -> SinkError:
         return SinkError(f"Redis cannot read pages: {error}. Check the url, and that it runs; then ask again")

@@ -6,7 +6,7 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,11 @@ def ask(port: int, card: str, **given: str) -> tuple[int, dict[str, Any]]:
 
 
 @contextmanager
-def running(folder: Path, mark: str, *arguments: str) -> Iterator[None]:
+def running(folder: Path, mark: str, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[None]:
     """Run the example until the block ends, and kill it then."""
     command = [sys.executable, "-m", "examples.features_now", *arguments]
-    process = start(command, folder / f"{arguments[0]}.log", mark, {"SPARK_LOCAL_IP": "127.0.0.1"})
+    given = {"SPARK_LOCAL_IP": "127.0.0.1", **(env or {})}
+    process = start(command, folder / f"{arguments[0]}.log", mark, given)
     try:
         yield
     finally:
@@ -82,6 +83,28 @@ def answers(port: int) -> bool:
 def batch_of(port: int) -> int:
     """The batch of the service's answers, or -1."""
     return int(ask(port, "gold", at=AT.isoformat())[1].get("batch", -1))
+
+
+def test_a_quiet_stream_is_told_from_a_dead_one(tmp_path: Path) -> None:
+    """While it waits for payments, its table is current; once it is killed, the service refuses to answer."""
+    payments, table, port = tmp_path / "payments", str(tmp_path / "features.db"), free_port()
+    payments.mkdir()
+    write_payments(payments, 0)
+    mark, asked = f"features-quiet-{random.randrange(2**32)}", {"at": AT.isoformat(), "max_age": "3 seconds"}
+    idle = {"PYSPARK_SUBMIT_ARGS": "--conf spark.sql.streaming.noDataProgressEventInterval=500 pyspark-shell"}
+    with running(tmp_path, mark, "serve", table, str(port)):
+        wait_until(lambda: answers(port), "the service", files(tmp_path))
+        with running(tmp_path, mark, "publish", str(payments), table, env=idle):
+            wait_until(lambda: batch_of(port) >= 0, "the batch", files(tmp_path))
+            written = time.monotonic()
+
+            def is_current() -> bool:
+                return time.monotonic() > written + 6 and ask(port, "gold", **asked)[0] == 200
+
+            wait_until(is_current, "a quiet stream", files(tmp_path))
+        wait_until(lambda: ask(port, "gold", **asked)[0] == 503, "a dead stream", files(tmp_path))
+        assert "see whether the query runs" in ask(port, "gold", **asked)[1]["error"]
+        assert 200 == ask(port, "gold", at=AT.isoformat())[0]
 
 
 @pytest.mark.parametrize("kills", [1, soak(5)])

@@ -1,6 +1,7 @@
 """A table of published pages, one of whose rows has other bytes, and what its reader answers."""
 
 import datetime as dt
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -68,6 +69,10 @@ class Rows(PageTable):
             if (edition, bucket, key) == (one.edition, one.bucket, one.key)
             and one.first <= segment <= one.last
         ]
+
+    def now_us(self) -> int:
+        """Return the time of this machine."""
+        return time.time_ns() // 1_000
 
     def close(self) -> None:
         """Nothing is open."""

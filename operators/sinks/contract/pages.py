@@ -6,6 +6,7 @@ import random
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,6 +26,8 @@ Place = tuple[int, int, bytes, int, int]
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _KEYS = 5
 _PAGES = 40
+_DAY_US = 86_400_000_000
+_STANDS_SECONDS = 10.0
 
 
 def page_changes(
@@ -179,6 +182,38 @@ class PageContract:
         """As Spark does with what a query holds."""
         copied = pickle.loads(pickle.dumps(self.table(place, "t")))  # noqa: S301 - its own bytes
         check("a table that was pickled can be written", True, copied.write(page_changes(0, _batch(0))))
+
+    def test_queries_write_beside_each_other(self, place: Any) -> None:
+        """Two definitions of one feature live in one table while services move, and a query notes that it is idle."""
+        key, batches = b"\x01a", 25
+
+        def write(edition: int) -> list[bool]:
+            return [
+                self.table(place, "t").write(
+                    page_changes(batch, {(edition, 0, key, 0, 0): b"%d" % batch}, query=f"query {edition}")
+                )
+                for batch in range(batches)
+            ]
+
+        self.table(place, "t").write(page_changes(0, {}))
+        with ThreadPoolExecutor() as pool:
+            written = [*pool.map(write, (1, 2))]
+        check("batches of queries that write at once are written", [[True] * batches] * 2, written)
+        found = pages_of(self.table(place, "t"), [Wanted(edition, 0, key, 0, 0) for edition in (1, 2)])
+        check("each query's last page is there", {b"%d" % (batches - 1)}, {*found.values()})
+        check("each query's page is there", 2, len(found))
+
+    def test_the_clock_goes_on(self, place: Any) -> None:
+        """It is the same for all, counts microseconds since the epoch, and needs no table."""
+        with self.table(place, "t").finder() as one, self.table(place, "t").finder() as other:
+            times = [one.now_us(), other.now_us(), one.now_us()]
+            check("the clock is the same for all, and goes on", sorted(times), times)
+            apart_us = abs(times[0] - time.time_ns() // 1_000)
+            check("the clock counts microseconds since the epoch", True, apart_us < _DAY_US)
+            begin = time.monotonic()
+            while one.now_us() == times[-1] and time.monotonic() - begin < _STANDS_SECONDS:
+                time.sleep(0.001)
+            check("the clock does not stand", True, one.now_us() > times[-1])
 
     def test_an_answer_is_of_one_batch(self, place: Any) -> None:
         """While another thread writes; and it never goes back."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from operators.definitions.publishing import PublishedFeatures
 from operators.definitions.rolling import RollingAggregation
 from operators.runtime.local import LocalRunner
-from operators.runtime.page_rows import all_pages, check_published
+from operators.runtime.page_rows import all_pages, check_published, in_parts
 from operators.sinks import PageTable
 from operators.sinks.publish import Publish
 from operators.sinks.published import Definition
@@ -19,6 +19,8 @@ from state_backends import WindowStore, resolve
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 SCHEMA = pa.schema([("k", pa.string()), ("at", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+PART_BYTES = 800
+"""So that all pages are many parts."""
 SEGMENT = {"state.segment": "1 minute"}
 Record = tuple[Any, int, int]
 """Key, milliseconds after BEGIN, value."""
@@ -78,7 +80,10 @@ class Publisher:
 
     def write(self, *, whole: bool = False) -> None:
         """Publish the last batch; with `whole`, all pages can be read."""
-        self.publish.write(self.changed, self.batch, self._query, (lambda: self._before) if whole else None)
+        before = self._before
+        self.publish.write(
+            self.changed, self.batch, self._query, (lambda: in_parts([before], PART_BYTES)) if whole else None
+        )
 
     def _whole(self) -> pa.Table:
         with self.runner._stored() as bucket:

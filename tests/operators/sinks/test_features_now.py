@@ -283,7 +283,7 @@ def test_stale_answers_are_refused_where_it_is_asked_for(published: SQLitePages)
         assert dt.timedelta(0) <= fresh.age < dt.timedelta(hours=1)
         with pytest.raises(StaleError, match=r"the table has batch 0, and min_batch is 1: ask again later"):
             reader.get({"k": "a"}, at, min_batch=1)
-        with pytest.raises(StaleError, match=r"was written .* seconds ago, and max_age is '1 us'"):
+        with pytest.raises(StaleError, match=r"has written batch 0, .* seconds ago, and max_age is '1 us'"):
             reader.get({"k": "a"}, at, max_age="1 us")
 
 

@@ -110,6 +110,10 @@ class CountedFinder:
         self.pages._after(len(self.pages.rounds))
         return found
 
+    def now_us(self) -> int:
+        """Do as the finder does."""
+        return self.finder.now_us()
+
     def close(self) -> None:
         """Do as the finder does."""
         self.finder.close()

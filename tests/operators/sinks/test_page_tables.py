@@ -1,5 +1,6 @@
 """The contract of tables of pages on those that are shipped, and on tables that break it."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from operators.sinks import (
     SQLitePages,
     Wanted,
 )
+from operators.sinks.confirmations import confirm
 from operators.sinks.contract import PageContract
 from operators.sinks.contract.base import changes, row
 from tests.operators.sinks.publishing import Publisher, moment
@@ -94,6 +96,18 @@ def test_servers_answer_features(remote: PageTable) -> None:
             reader.close()
 
 
+def test_servers_note_that_a_query_is_idle(remote: PageTable) -> None:
+    """By their own clock, which the batch has, too."""
+    with Publisher(SIMPLE, remote) as publisher, SIMPLE.reader(remote) as reader:
+        publisher.step([("a", 1, 1)])
+        before = reader.get({"k": "a"}, moment(1), max_age="1 hour").freshness
+        assert before.confirmed == before.written
+        assert confirm(remote, "one", publisher.publish.definition.number, 0)
+        after = reader.get({"k": "a"}, moment(1), max_age="1 hour").freshness
+        assert before.written == after.written < after.confirmed
+        assert not confirm(remote, "one", publisher.publish.definition.number, 1)
+
+
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     """When the query starts, and when a reader asks."""
     nowhere = RedisPages(f"unix://{tmp_path}/none", "pages", timeout=1)
@@ -128,6 +142,9 @@ def test_redis_takes_pages_alone(redis_url: str) -> None:
         RedisPages(redis_url, "a:b")
 
 
+_BEGIN_US = time.time_ns() // 1_000
+
+
 @dataclass(frozen=True)
 class BrokenPages(SQLitePages):
     """A table that breaks a promise."""
@@ -135,6 +152,8 @@ class BrokenPages(SQLitePages):
     breaks: str = ""
 
     def write(self, changes: Changes) -> bool:
+        if self.breaks == "beside" and changes.query == "query 2":
+            return False
         if self.breaks == "repeats":
             written = SQLitePages(self.path, self.table).write(
                 Changes(f"{changes.query}{id(changes)}", changes.batch, changes.deletes, changes.upserts)
@@ -178,6 +197,10 @@ class _BrokenFinder:
             return [page for page in self.finder.find(wanted) if page.segment < wanted[page.wanted].last]
         return self.finder.find(wanted)
 
+    def now_us(self) -> int:
+        now_us = self.finder.now_us()
+        return {"unit": now_us // 1_000, "stands": _BEGIN_US}.get(self.breaks, now_us)
+
     def close(self) -> None:
         self.finder.close()
 
@@ -188,6 +211,13 @@ class _BrokenFinder:
         ("repeats", "test_a_repeated_batch_changes_nothing", "a batch that was written is not written again"),
         ("deletes", "test_pages_are_replaced_and_deleted", "pages are replaced, inserted and deleted"),
         ("removes", "test_an_edition_is_removed_alone", "an edition is removed alone"),
+        (
+            "beside",
+            "test_queries_write_beside_each_other",
+            "batches of queries that write at once are written",
+        ),
+        ("unit", "test_the_clock_goes_on", "the clock counts microseconds since the epoch"),
+        ("stands", "test_the_clock_goes_on", "the clock does not stand"),
         ("torn", "test_an_answer_is_of_one_batch", "an answer has the pages of one batch"),
         (
             "range",

@@ -1,6 +1,8 @@
 """Features that a stream publishes: readers answer what `apply_as_of` gives, whatever stops in between."""
 
 import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import DefinitionError, RollingAggregation, WindowedAggregation, read_windows
-from operators.sinks import PageTable, SQLitePages
+from operators.sinks import Changes, PageTable, SinkError, SQLitePages
 from tests.operators.spark.frames import BASE_US, SCHEMA, operator, stream, use_up, write_source
+from tests.patience import files, wait_until
 
 pytestmark = pytest.mark.spark
 KEYS = [None, *(f"key-{n}" for n in range(7)), "unknown"]
 FILES = 3
+IDLE_MS = "spark.sql.streaming.noDataProgressEventInterval"
 
 
 def features() -> RollingAggregation:
@@ -95,6 +99,85 @@ def test_open_windows_of_keys_are_those_that_read_windows_finds(spark: SparkSess
         found = [row for key in KEYS for row in reader.windows({"k": key}).table.to_pylist()]
     assert len(rows) > len(KEYS)
     assert sorted(map(repr, rows)) == sorted(map(repr, found))
+
+
+@dataclass(frozen=True)
+class Refusing(SQLitePages):
+    """A table that takes batches alone, and not that the query is idle."""
+
+    def write(self, changes: Changes) -> bool:
+        if changes.query.endswith("idle"):
+            raise SinkError("no right to")
+        return super().write(changes)
+
+
+def confirmed(pages: PageTable) -> dt.datetime:
+    """Until when the table is known to be current."""
+    with features().reader(pages) as reader:
+        return reader.get({"k": KEYS[1]}, instant(600_000)).freshness.confirmed
+
+
+@pytest.fixture
+def idle_often(spark: SparkSession) -> Iterator[None]:
+    """Have Spark say often that a query is idle."""
+    spark.conf.set(IDLE_MS, "100")
+    yield
+    spark.conf.unset(IDLE_MS)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("idle_often")
+def test_an_idle_query_says_that_its_table_is_current(spark: SparkSession, tmp_path: Path) -> None:
+    """Also after a restart without new records, and no longer once it has stopped."""
+    write_source(tmp_path / "in", 1, 20, seed=10)
+    pages = SQLitePages(tmp_path / "f.db", "pages")
+    publish(spark, tmp_path, pages)
+    listeners = len(spark.streams._jsqm.listListeners())
+    for _ in range(2):
+        writer = features().publish(stream(spark, tmp_path / "in"), "at", pages, backend="memory")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        for _ in range(2):
+            before = confirmed(pages)
+            wait_until(
+                lambda before=before: confirmed(pages) > before, "a confirmation", files(tmp_path / "none")
+            )
+        assert len(spark.streams._jsqm.listListeners()) == listeners + 1
+        query.stop()
+        wait_until(
+            lambda: len(spark.streams._jsqm.listListeners()) == listeners,
+            "the end of listening",
+            files(tmp_path / "none"),
+        )
+    assert (tmp_path / "checkpoint" / "commits" / "0").exists()
+    assert not (tmp_path / "checkpoint" / "commits" / "2").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("idle_often")
+def test_a_query_goes_on_where_it_cannot_say_that_it_is_idle(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says so once."""
+    write_source(tmp_path / "in", 1, 20, seed=11)
+    pages = Refusing(tmp_path / "f.db", "pages")
+    writer = features().publish(stream(spark, tmp_path / "in"), "at", pages, backend="memory")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        query.processAllAvailable()
+
+        def said() -> list[str]:
+            return [record.message for record in caplog.records if "the query is idle" in record.message]
+
+        wait_until(said, "the warning", files(tmp_path / "none"))
+        write_source(tmp_path / "more", 1, 20, seed=12)
+        for file in (tmp_path / "more").iterdir():
+            file.rename(tmp_path / "in" / f"more-{file.name}")
+        query.processAllAvailable()
+        assert query.isActive
+        assert 1 == len(said())
+        assert "no right to" in said()[0]
+    finally:
+        query.stop()
 
 
 def test_what_cannot_be_published_is_refused(spark: SparkSession, tmp_path: Path) -> None:
