@@ -19,6 +19,7 @@ from operators.definitions.attributes import OfSomeKinds
 from operators.definitions.completeness import TellsSince, since_column
 from operators.definitions.keys import check_same_keys, key_columns, named_keys
 from operators.definitions.publishing import PublishableFeatures
+from operators.definitions.publishing_frames import PublishableFrames
 from operators.definitions.results import check_computes, check_named, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError
@@ -239,7 +240,7 @@ class WindowedAggregation(PublishableFeatures, TellsSince, RunnableOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class CoGroupedAggregation(OfSomeKinds):
+class CoGroupedAggregation(PublishableFrames, OfSomeKinds):
     """Windows over several frames; made by `WindowedAggregation.cogroup`.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Features that are published: an operator whose batches leave the changed pages of its state in a table, and its reader."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from operators.sinks.page_reader import FeatureReader
     from operators.sinks.pages import PageTable
+    from operators.sinks.published import Definition
+    from operators.spark.inputs.arguments import Arguments
+    from operators.spark.inputs.chains import Incoming
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,8 @@ class PublishableFeatures:
         """Return a writer of a stream that keeps a table in which services read what the windows of a key hold now.
 
         What is written are the pages of the state that a batch changes, with its number, in one transaction: a batch that comes
-        again changes nothing. If the table lacks a batch, as a new or a restored one does, all pages are written, part by part. No
-        rows come out: `apply` is a query of its own. A query that finds nothing new to read notes that in the table.
+        again changes nothing. If the table lacks a batch, as a new or a restored one does, all pages are written, part by part.
+        A query that finds nothing new to read notes that in the table. No rows come out: `apply` is a query of its own.
 
         Start it with a checkpoint, as in `.option("checkpointLocation", ...).start()`.
 
@@ -104,30 +107,9 @@ class PublishableFeatures:
             DefinitionError: the frame is bounded, `to` is something else, an argument is an expression; or as `apply`.
             SinkError: the table cannot be reached or written to.
         """
-        from operators.sinks.pages import PageTable
-        from operators.sinks.publish import Publish
-        from operators.sinks.published import Definition
-        from operators.spark.apply import apply
-        from operators.spark.base.idle import IdleWriter
-        from operators.spark.base.types import arrow_schema
         from operators.spark.inputs.arguments import Arguments
-        from operators.spark.inputs.prepare import prepare
-        from operators.spark.state.read_pages import WholeState
 
-        _check_table("publish", to, PageTable)
-        published = PublishedFeatures(self)
-        arguments = Arguments(backend, options, name)
-        prepared = prepare(published, df, event_time, arguments)
-        if not df.isStreaming:
-            raise DefinitionError(
-                "publish takes a stream: to publish what a bounded frame leaves, write a savepoint, and start a stream from it"
-            )
-        to.check()
-        definition = Definition.of(prepared.binding, arrow_schema(prepared.df.schema))
-        whole = WholeState(df.sparkSession, prepared.binding, prepared.config.snapshots.folder)
-        changed = apply(published, df, event_time, arguments)
-        publish = Publish(to, definition, prepared.buckets, whole)
-        return IdleWriter(changed, publish.note_idle).outputMode("append").foreachBatch(publish)
+        return published_stream(self, df, event_time, to, Arguments(backend, options, name))
 
     def reader(self, pages: "PageTable") -> "FeatureReader":
         """Return a reader of what the windows of a key hold, for a service: it needs neither Spark nor Java.
@@ -140,16 +122,78 @@ class PublishableFeatures:
         Raises:
             DefinitionError: `pages` is not a table of pages, or an argument of the operator is an expression of Spark.
         """
-        from operators.sinks.page_reader import FeatureReader
-        from operators.sinks.pages import PageTable
-
-        _check_table("reader", pages, PageTable)
-        refuse_expressions(PublishedFeatures(self).input_arguments)
-        return FeatureReader(pages, partial(_bind, self))
+        return reader_of(PublishedFeatures(self).input_arguments, pages, partial(_bind, self))
 
 
-def _bind(features: Any, schema: pa.Schema, event_time: str) -> Binding:
-    binding: Binding = features.for_readers(event_time).bind(schema, event_time, resolve("memory"))
+def published_stream(
+    features: Any,
+    df: "DataFrame",
+    event_time: str,
+    to: "PageTable",
+    arguments: "Arguments",
+    incoming: "Incoming | None" = None,
+) -> "DataStreamWriter":
+    """Return a writer of a stream that keeps a table of pages.
+
+    Args:
+        features: the operator.
+        df: the stream.
+        event_time: its event-time column.
+        to: the table.
+        arguments: the other arguments of the user.
+        incoming: what is known of the event time of a stream that was made of several.
+
+    Raises:
+        DefinitionError, SinkError: as `PublishableFeatures.publish`.
+    """
+    from operators.sinks.pages import PageTable
+    from operators.sinks.publish import Publish
+    from operators.sinks.published import Definition
+    from operators.spark.apply import apply
+    from operators.spark.base.idle import IdleWriter
+    from operators.spark.base.types import arrow_schema
+    from operators.spark.inputs.prepare import prepare
+    from operators.spark.state.read_pages import WholeState
+
+    _check_table("publish", to, PageTable)
+    published = PublishedFeatures(features)
+    prepared = prepare(published, df, event_time, arguments)
+    if not df.isStreaming:
+        raise DefinitionError(
+            "publish takes a stream: to publish what a bounded frame leaves, write a savepoint, and start a stream from it"
+        )
+    to.check()
+    definition = Definition.of(prepared.binding, arrow_schema(prepared.df.schema))
+    whole = WholeState(df.sparkSession, prepared.binding, prepared.config.snapshots.folder)
+    changed = apply(published, df, event_time, arguments, incoming=incoming)
+    publish = Publish(to, definition, prepared.buckets, whole)
+    return IdleWriter(changed, publish.note_idle).outputMode("append").foreachBatch(publish)
+
+
+def reader_of(
+    input_arguments: Iterable[tuple[str, str]], pages: "PageTable", bind: "Callable[[Definition], Binding]"
+) -> "FeatureReader":
+    """Return a reader of a table of pages.
+
+    Args:
+        input_arguments: what the operator is given for columns.
+        pages: the table.
+        bind: returns the operator as it is bound to the columns of what is published.
+
+    Raises:
+        DefinitionError: as `PublishableFeatures.reader`.
+    """
+    from operators.sinks.page_reader import FeatureReader
+    from operators.sinks.pages import PageTable
+
+    _check_table("reader", pages, PageTable)
+    refuse_expressions(input_arguments)
+    return FeatureReader(pages, bind)
+
+
+def _bind(features: Any, published: "Definition") -> Binding:
+    event_time = published.event_time
+    binding: Binding = features.for_readers(event_time).bind(published.schema, event_time, resolve("memory"))
     return binding
 
 

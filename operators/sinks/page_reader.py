@@ -70,10 +70,10 @@ class FeatureReader:
 
     Args:
         pages: the table.
-        bind: returns the features bound to columns.
+        bind: returns the features bound to the columns of what is published.
     """
 
-    def __init__(self, pages: PageTable, bind: Callable[[pa.Schema, str], Binding]) -> None:
+    def __init__(self, pages: PageTable, bind: Callable[[Definition], Binding]) -> None:
         self._pages = pages
         self._bind = bind
         self._context = pages.finder()
@@ -235,7 +235,7 @@ class FeatureReader:
         same, of_other_clocks = list[Features](), list[Features]()
         for head in heads:
             try:
-                binding = self._bind(head.definition.schema, head.definition.event_time)
+                binding = self._bind(head.definition)
             except DefinitionError:
                 if len(heads) == 1:
                     raise
@@ -251,7 +251,7 @@ class FeatureReader:
         if found:
             return max(found, key=lambda features: features.head.written_us)
         newest = max(heads, key=lambda head: head.written_us)
-        binding = self._bind(newest.definition.schema, newest.definition.event_time)
+        binding = self._bind(newest.definition)
         Definition.of(binding, newest.definition.schema).check_same(newest.definition)
         raise SinkError(f"{self._pages!r} has no pages of these features")
 
