@@ -1,7 +1,7 @@
 """Tables of pages in Redis."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,8 @@ class RedisPages(PageTable):
     """A table of pages in a Redis server, version 6 or newer. It needs the extra `redis` (redis-py).
 
     The pages of a key are one hash. A batch is one transaction, and an answer another, so that each answer is of one batch.
-    Redis answers nobody while it carries out a batch. Pages have no time to live; a server that evicts keys is refused, and so
-    is Redis Cluster, whose transactions do not reach over its nodes.
+    Redis answers nobody while it carries out a batch. Pages have no time to live; a server that evicts keys is refused, also by
+    each batch, and so is Redis Cluster, whose transactions do not reach over its nodes.
 
     Args:
         url: such as "redis://host:6379/0" or "rediss://...". Leave the password to the environment of driver and services.
@@ -58,12 +58,7 @@ class RedisPages(PageTable):
             raise SinkError(
                 "the server is a node of Redis Cluster, whose transactions do not reach over nodes: give one server"
             )
-        policy = found.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction":
-            raise SinkError(
-                f"the server's maxmemory-policy is {policy!r}, which removes pages, so that answers would lack records: set it "
-                "to noeviction"
-            )
+        _refuse_eviction(found)
 
     def write(self, changes: Changes) -> bool:
         names = {*changes.upserts.column_names}
@@ -86,6 +81,7 @@ class RedisPages(PageTable):
             return True
 
         with self._client() as client:
+            _refuse_eviction(client.info("memory"))
             # Begun again when another query has noted a batch in between.
             return bool(client.transaction(act, self._batches, value_from_callable=True))  # type: ignore[arg-type]
 
@@ -192,6 +188,15 @@ class _Finder(ConnectedFinder):
 
     def refusal(self, error: Any) -> SinkError:
         return SinkError(f"Redis cannot read pages: {error}. Check the url, and that it runs; then ask again")
+
+
+def _refuse_eviction(info: "Mapping[str, Any]") -> None:
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise SinkError(
+            f"the server's maxmemory-policy is {policy!r}, which removes pages, so that answers would lack records: set it to "
+            "noeviction, and remove the table if it has removed some"
+        )
 
 
 def _key(table: str, edition: int, bucket: int, key: bytes) -> bytes:

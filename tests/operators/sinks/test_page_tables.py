@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from operators.sinks.contract.base import changes, row
 from tests.operators.sinks.publishing import Publisher, moment
 from tests.operators.sinks.redis_server import redis_server
 from tests.operators.sinks.test_features_now import MINUTE, SIMPLE
+from tests.operators.sinks.test_page_sums import CountedFinder
 
 
 class TestSQLitePages(PageContract):
@@ -132,6 +134,37 @@ def test_redis_that_evicts_or_is_a_cluster_is_refused() -> None:
         pytest.raises(SinkError, match="a node of Redis Cluster"),
     ):
         RedisPages(url, "pages").check()
+
+
+def test_redis_that_begins_to_evict_is_refused(redis_url: str) -> None:
+    """By the next batch: nothing is written any more."""
+    pages = RedisPages(redis_url, "pages")
+    with Publisher(SIMPLE, pages) as publisher, redis.Redis.from_url(redis_url) as client:
+        publisher.step([("a", 1, 1)])
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            with pytest.raises(SinkError, match="'allkeys-lru', which removes pages"):
+                publisher.step([("a", 2, 1)])
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+        publisher.write()
+    with SIMPLE.reader(pages) as reader:
+        assert 2 == reader.get({"k": "a"}, moment(10))["n_5m"]
+
+
+def test_servers_answer_busy_keys_from_sums(remote: PageTable) -> None:
+    """In two round trips, and from few bytes."""
+    records = [("a", n * 5, n % 7) for n in range(20_000)]
+    with Publisher(SIMPLE, remote) as publisher, SIMPLE.reader(remote) as reader:
+        publisher.step(records)
+        reader.get({"k": "b"}, moment(6 * MINUTE))
+        rounds: Any = SimpleNamespace(rounds=[], _after=lambda _: None)
+        reader._finder = CountedFinder(reader._finder, rounds)
+        at = 5 * MINUTE + 12_347
+        inside = [v for _, ms, v in records if at - 5 * MINUTE <= ms <= at]
+        assert {"n_5m": len(inside), "s_5m": sum(inside)} == dict(reader.get({"k": "a"}, moment(at)))
+    assert len(rounds.rounds) <= 2
+    assert sum(rounds.rounds) <= 64 << 10
 
 
 def test_redis_takes_pages_alone(redis_url: str) -> None:
