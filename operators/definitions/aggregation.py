@@ -18,8 +18,7 @@ from operators.columns.expressions import is_column, refuse_expressions
 from operators.definitions.attributes import OfSomeKinds
 from operators.definitions.completeness import TellsSince, since_column
 from operators.definitions.keys import check_same_keys, key_columns, named_keys
-from operators.definitions.publishing import PublishableFeatures
-from operators.definitions.publishing_frames import PublishableFrames
+from operators.definitions.publishing import PublishableFeatures, PublishableFrames
 from operators.definitions.results import check_computes, check_named, no_aggregate
 from operators.definitions.runnable import RunnableOperator
 from operators.errors import DefinitionError

@@ -131,8 +131,8 @@ def test_an_idle_query_says_that_its_table_is_current(spark: SparkSession, tmp_p
     """Also after a restart without new records, and no longer once it has stopped."""
     write_source(tmp_path / "in", 1, 20, seed=10)
     pages = SQLitePages(tmp_path / "f.db", "pages")
-    publish(spark, tmp_path, pages)
     listeners = len(spark.streams._jsqm.listListeners())
+    publish(spark, tmp_path, pages)
     for _ in range(2):
         writer = features().publish(stream(spark, tmp_path / "in"), "at", pages, backend="memory")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
