@@ -119,7 +119,7 @@ def test_a_driver_may_stop_anywhere(tmp_path: Path, *, after: bool) -> None:
         publisher.write(whole=True)
         calls = counted.calls
     assert calls > 8
-    for stop in range(calls):
+    for stop in range(0, calls, 2):  # After one call is before the next one.
         with Publisher(SIMPLE, SQLitePages(tmp_path / "g.db", "pages")) as publisher:
             pages = SQLitePages(tmp_path / f"{stop}-{after}.db", "pages")
             behind(pages, publisher)

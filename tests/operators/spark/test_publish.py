@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from operators import DefinitionError, RollingAggregation, WindowedAggregation, read_windows
+from operators import DefinitionError, RollingAggregation, TumblingWindows, WindowedAggregation, read_windows
+from operators import aggregates as agg
 from operators.sinks import Changes, PageTable, SinkError, SQLitePages
 from tests.operators.spark.frames import BASE_US, SCHEMA, operator, stream, use_up, write_source
 from tests.patience import files, wait_until
@@ -99,6 +101,53 @@ def test_open_windows_of_keys_are_those_that_read_windows_finds(spark: SparkSess
         found = [row for key in KEYS for row in reader.windows({"k": key}).table.to_pylist()]
     assert len(rows) > len(KEYS)
     assert sorted(map(repr, rows)) == sorted(map(repr, found))
+
+
+@pytest.mark.slow
+def test_open_windows_over_several_streams_are_those_of_a_local_runner(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The frames are given by name, as to `apply`."""
+    places = {name: tmp_path / name for name in ("in", "other")}
+    for seed, place in enumerate(places.values()):
+        write_source(place, FILES, 60, seed=20 + seed)
+    grouped = (
+        TumblingWindows("10 seconds", grace="2 minutes")
+        .group_by("k")
+        .cogroup(**{"in": {"n": agg.count()}, "other": {"total": agg.sum("v")}})
+    )
+    pages = SQLitePages(tmp_path / "f.db", "pages")
+    frames = {name: stream(spark, place) for name, place in places.items()}
+    writer = grouped.publish(frames, "at", pages, backend="memory")
+    use_up(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start)
+    with grouped.local_runner("at") as runner:
+        runner.process({name: pq.read_table(place) for name, place in places.items()})
+        rows = runner.runner.open_windows().to_pylist()
+    with grouped.reader(pages) as reader:
+        found = [row for key in KEYS for row in reader.windows({"k": key}).table.to_pylist()]
+    assert len(rows) > len(KEYS)
+    assert sorted(map(repr, rows)) == sorted(map(repr, found))
+
+
+@pytest.mark.slow
+def test_a_query_that_starts_from_a_savepoint_publishes_all_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With its first batch, to a table of its own."""
+    write_source(tmp_path / "in", FILES, 60, seed=22)
+    history, last = tmp_path / "history", tmp_path / "last"
+    history.mkdir()
+    last.mkdir()
+    for number, file in enumerate(sorted((tmp_path / "in").iterdir())):
+        pq.write_table(pq.read_table(file), (history if number < FILES - 1 else last) / file.name)
+    saved = features().savepoint(
+        spark.read.schema(SCHEMA).parquet(str(history)), "at", tmp_path / "saved", instant(0)
+    )
+    pages, options = SQLitePages(tmp_path / "f.db", "pages"), {"state.savepoint": saved.uri}
+    writer = features().publish(stream(spark, last), "at", pages, backend="memory", options=options)
+    use_up(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start)
+    at = instant(FILES * 10_000)
+    assert as_of(spark, tmp_path, at) == answers(pages, at)[0]
 
 
 @dataclass(frozen=True)
