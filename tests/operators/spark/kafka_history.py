@@ -8,13 +8,14 @@ It runs in a process of its own, whose session has Spark's connector.
 import json
 import random
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -182,6 +183,37 @@ def kinds(session: Session) -> dict[str, Any]:
     return {name: {"emitted": sorted(rows), "table": session.table(name)} for name, rows in emitted.items()}
 
 
+def grown(session: Session, admin: AdminClient) -> list[int]:
+    """How many records a running query has read of a topic: of its only partition, and after it got another one."""
+    admin.create_topics([NewTopic("grows", 1, 1)])["grows"].result()
+    place = {"kafka.bootstrap.servers": session.servers, "subscribe": "grows", "startingOffsets": "latest"}
+    stream = records(session.spark.readStream.format("kafka").options(**place).load())
+    read, found = list[int](), list[int]()
+    counted = SESSIONS.emit("on_update").apply_with_late(stream, event_time="at")
+    query = counted.foreach_batch(
+        lambda windows, late, _batch: read.append(
+            (windows.agg(F.sum("n")).collect()[0][0] or 0) + late.count()
+        )
+    )
+    running = query.option("checkpointLocation", str(session.folder / "grows")).start()
+    running.processAllAvailable()  # it has begun at the end of an empty topic
+    for partition in range(2):
+        if partition:
+            admin.create_partitions([NewPartitions("grows", 2)])["grows"].result()
+        at = AT_MS + partition * 3_600_000
+        with Producer({"bootstrap.servers": session.servers}) as producer:
+            for number in range(5):
+                line = json.dumps({"user": f"user-{number}", "at": at, "v": 1})
+                producer.produce("grows", line, partition=partition)
+            producer.flush()
+        end = time.monotonic() + 120
+        while sum(read) < 5 * (partition + 1) and time.monotonic() < end:
+            running.processAllAvailable()
+        found.append(sum(read))
+    running.stop()
+    return found
+
+
 def main(servers: str, folder: Path) -> None:
     """Print what was found."""
     session = Session(servers, folder)
@@ -189,7 +221,8 @@ def main(servers: str, folder: Path) -> None:
     for created in admin.create_topics([NewTopic(name, len(of), 1) for name, of in TOPICS.items()]).values():
         created.result()
     session.send(0, HOURS, TOPICS)
-    print(json.dumps({"backlog": backlog(session), "kinds": kinds(session)}))
+    found = {"backlog": backlog(session), "kinds": kinds(session), "grown": grown(session, admin)}
+    print(json.dumps(found))
     session.spark.stop()
 
 

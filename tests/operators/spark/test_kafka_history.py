@@ -57,6 +57,11 @@ def test_rows_of_every_kind_go_to_topics(printed: dict[str, Any], kind: str) -> 
     assert found["emitted"] == found["table"]
 
 
+def test_partitions_that_are_added_are_read_from_their_beginning(printed: dict[str, Any]) -> None:
+    """By a running query, which started at the end of the topic."""
+    assert [5, 10] == printed["grown"]
+
+
 def test_what_cannot_be_cut_is_named(kafka: Broker) -> None:
     """Before Spark is asked: a topic that is missing, options that are the function's own, no topic."""
     session: Any = None
