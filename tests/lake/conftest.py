@@ -43,6 +43,8 @@ def conf_of(folder: Path) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.session.timeZone": "UTC",
+        "spark.driver.maxResultSize": "8m",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has the years 1677 to 2262 in other engines
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from operators.sinks import SinkError, merge_to
+from operators.sinks import SinkError, append_to, merge_to
 from operators.sinks.lake import Batch, merge, write_once
 from operators.sinks.lake_rows import pinned
 from operators.sinks.lake_tables import lake_table
@@ -103,3 +103,18 @@ def test_a_commit_of_which_nobody_knows_is_not_tried_again(spark: SparkSession, 
     assert [1] == tries
     merged(table, [("ann", window(0), 1)], 1)
     assert [(1,)] == table.rows("n")
+
+
+def test_the_driver_gets_no_rows(spark: SparkSession, table: Place) -> None:
+    """Spark ends a job whose results are larger than `spark.driver.maxResultSize`, 8 MB in this session."""
+    large = "randstr(70000) AS text"
+    start = "timestamp'2026-01-05 09:00:00' + make_interval(0, 0, 0, 0, id)"
+    rows = spark.range(0, 300, 1, 4).selectExpr(
+        "concat('u', id) AS user", f"named_struct('start', {start}, 'end', {start}) AS window", large
+    )
+    with pytest.raises(Exception, match=r"spark\.driver\.maxResultSize"):
+        rows.collect()
+    for batch in range(2):
+        merge_to(table.name, keys=["user"], query="q")(rows, batch)
+    append_to(f"{table.name[:-1]}_2`" if table.format == "delta" else f"{table.name}_2", query="q")(rows, 0)
+    assert 300 == len({*table.rows("text")}) == spark.table(table.name).count()
