@@ -1,6 +1,5 @@
 """A reader of what the windows of a key hold at a moment, from a table of pages. It needs neither Spark nor Java."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -188,6 +187,8 @@ class FeatureReader:
         Raises:
             DefinitionError, SinkError, StaleError, CorruptDataError: as for `get`.
         """
+        import asyncio  # nothing else of a reader needs it
+
         return await asyncio.to_thread(self.get, key, at, min_batch=min_batch, max_age=max_age)
 
     def _ask(
