@@ -153,11 +153,16 @@ def published_stream(
     from operators.sinks.published import Definition
     from operators.spark.apply import apply
     from operators.spark.base.idle import IdleWriter
+    from operators.spark.base.inside import is_connect_client
     from operators.spark.base.types import arrow_schema
     from operators.spark.inputs.prepare import prepare
     from operators.spark.state.read_pages import WholeState
 
     _check_table("publish", to, PageTable)
+    if is_connect_client():
+        raise DefinitionError(
+            "publish needs a session of Spark itself: a client of Spark Connect does not see its query"
+        )
     published = PublishedFeatures(features)
     prepared = prepare(published, df, event_time, arguments)
     if not df.isStreaming:

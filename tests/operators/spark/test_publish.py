@@ -229,7 +229,9 @@ def test_a_query_goes_on_where_it_cannot_say_that_it_is_idle(
         query.stop()
 
 
-def test_what_cannot_be_published_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_published_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before anything runs: a bounded frame, expressions, a table that is none of pages."""
     write_source(tmp_path / "in", 1, 10, seed=7)
     pages = SQLitePages(tmp_path / "f.db", "pages")
@@ -246,6 +248,9 @@ def test_what_cannot_be_published_is_refused(spark: SparkSession, tmp_path: Path
     by_expression = features().group_by(F.upper("k"))
     with pytest.raises(DefinitionError, match="group_by"):
         by_expression.publish(unbounded, "at", pages)
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    with pytest.raises(DefinitionError, match="publish needs a session of Spark itself"):
+        features().publish(unbounded, "at", pages)
     assert not (tmp_path / "f.db").exists()
 
 
