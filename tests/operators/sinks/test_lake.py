@@ -11,7 +11,7 @@ from tests.lake import environment
 
 pytestmark = [pytest.mark.connectors, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
-LONG = {"test_drivers.py"}
+LONG = {"test_contract.py", "test_drivers.py"}
 """Files of several minutes, which `make soak` runs."""
 FILES = [
     pytest.param(path.name, marks=[pytest.mark.soak] if path.name in LONG else [])
