@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from operators import aggregates as agg
 from operators.sinks import SQLitePages
 from tests.operators.sinks.postgres_server import postgres_server
 
+_EVENT_MS = 1_700_000_000_000
+_ASKED = datetime.fromtimestamp(_EVENT_MS / 1_000 + 60, timezone.utc)
 _LOOKBACKS = {"1h": 3_600_000, "1d": DAY_MS, "30d": 30 * DAY_MS}
 _RESULTS = "count(*) {w}, sum(v) {w}, avg(v) {w}, max(v) {w}, min(v) {w}"
 
@@ -77,16 +80,14 @@ def freshness(folder: Path, triggers: Sequence[int], events: int) -> dict[str, d
 def _seconds_of_event(place: Path, number: int, features: Any, pages: SQLitePages) -> float:
     # Not in step with the triggers.
     time.sleep(0.37 * (1 + number % 5))
-    table = pa.table(
-        {"k": [1], "at": pa.array([1_700_000_000_000 + number], pa.timestamp("ms", "UTC")), "v": [1.0]}
-    )
+    table = pa.table({"k": [1], "at": pa.array([_EVENT_MS + number], pa.timestamp("ms", "UTC")), "v": [1.0]})
     pq.write_table(table, place / f".{number}")
     begin = time.perf_counter()
     (place / f".{number}").rename(place / f"{number}.parquet")
     with features.reader(pages) as reader:
         while True:
             try:
-                if reader.get({"k": 1}, 1_700_000_000_000 * 1_000 + 10**9)["n_1h"] > number:
+                if reader.get({"k": 1}, _ASKED)["n_1h"] > number:
                     return time.perf_counter() - begin
             except Exception:  # noqa: BLE001, S110 - nothing is published yet
                 pass
