@@ -4,7 +4,7 @@ python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000
                         [--out lake.json] [--page docs/lake-tables.md]
 
 It runs in a process of its own, on the PySpark that both formats have jars for; Maven fetches them. Each figure is the median
-of three batches, after one that warms up; from a million rows on, it is one batch, after those of smaller sizes. A table has
+of three batches, after eleven that warm up; from a million rows on, it is one batch, after those of smaller sizes. A table has
 windows of an hour over 30 days; a batch changes all windows of the last days, and brings new keys where the table has fewer
 windows. Two kinds of batches are left out, since others tell the same: those that would make a table more than 20 times as
 large, and those of a million rows without the days. `--batches 1440` is a day of batches at one minute.
@@ -27,6 +27,8 @@ from benchmarks.lake.tables import with_tables
 from benchmarks.lake.writers import DAYS, WRITERS, Writer, windows
 
 TRIES = 3
+WARM = 10
+"""Batches that a writer writes before the first one that is measured: Spark's driver compiles its code for so long."""
 MANY = 1_000_000
 """Rows of a batch that is measured once."""
 MOST_GROWTH = 20
@@ -40,6 +42,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[10_000, 10_000_000])
     parser.add_argument("--changed", type=int, nargs="+", default=[1_000, 100_000, 2_000_000])
     parser.add_argument("--tries", type=int, default=TRIES, help="batches of which the median is taken")
+    parser.add_argument(
+        "--warm", type=int, default=WARM, help="batches of each writer before the first that is measured"
+    )
     parser.add_argument("--writers", nargs="+", choices=WRITERS, default=[*WRITERS])
     parser.add_argument(
         "--batches", type=int, default=60, help="small batches, after which files and snapshots are counted"
@@ -76,7 +81,9 @@ def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         writers = {name: stack.enter_context(WRITERS[name](spark, folder)) for name in arguments.writers}
         for rows in arguments.rows:
             for name, writer in writers.items():
-                for found in seconds_of(writer, rows, sizes(name, rows, arguments.changed), arguments.tries):
+                warm = arguments.warm if rows == arguments.rows[0] else 0
+                asked = sizes(name, rows, arguments.changed)
+                for found in seconds_of(writer, rows, asked, arguments.tries, warm):
                     batches.append({"writer": name, "rows": rows, **found})
                     print(json.dumps(batches[-1]), flush=True)
     left = list[dict[str, Any]]()
@@ -96,9 +103,14 @@ def sizes(name: str, rows: int, changed: list[int]) -> list[int]:
     ]
 
 
-def seconds_of(writer: Writer, rows: int, changed: list[int], tries: int) -> Iterator[dict[str, float]]:
-    """The seconds of a batch of each size on one table."""
+def seconds_of(
+    writer: Writer, rows: int, changed: list[int], tries: int, warm: int
+) -> Iterator[dict[str, float]]:
+    """The seconds of a batch of each size on one table, after some batches that warm up."""
     write, number = writer.table(rows), 0
+    for _ in range(warm):
+        number += 1
+        write(windows(writer.spark, min(changed), DAYS - 1, 1), number)
     for size in changed:
         days = min(DAYS, max(1, -(-size * DAYS // rows)))
         times = list[float]()

@@ -29,7 +29,7 @@ def test_each_writer_writes_its_batches(tmp_path: Path) -> None:
         pytest.skip(str(error))
     if programs() is None:
         pytest.skip("no PostgreSQL server is installed")
-    options = "--rows 2000 --changed 100 --tries 1 --batches 6 --out"
+    options = "--rows 2000 --changed 100 --tries 1 --warm 1 --batches 6 --out"
     command = [sys.executable, "-m", "benchmarks.lake", *options.split(), str(tmp_path / "out.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr[-4_000:]
