@@ -1,14 +1,12 @@
 """The page on Kafka runs against a broker, in a session that has Spark's connector."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from examples.kafka.broker import Broker
 from examples.kafka.jars import AVRO, CONNECTOR
+from tests import kafka_session
 
 ROOT = Path(__file__).parents[2]
 _PROGRAM = """
@@ -27,14 +25,5 @@ for block in blocks(Path(PAGE)):
 @pytest.mark.connectors
 def test_the_page_on_kafka_runs(tmp_path: Path, kafka: Broker) -> None:
     """From top to bottom, as written, but for the broker's address."""
-    jars = ",".join(map(str, CONNECTOR.jars() + AVRO.jars()))
     program = f"PAGE, SERVERS = {str(ROOT / 'docs' / 'kafka.md')!r}, {kafka.servers!r}\n{_PROGRAM}"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr[-4_000:]
+    kafka_session.printed(CONNECTOR, AVRO, arguments=["-c", program], folder=tmp_path)

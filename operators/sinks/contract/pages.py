@@ -27,7 +27,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _KEYS = 5
 _PAGES = 40
 _DAY_US = 86_400_000_000
-_STANDS_SECONDS = 10.0
+_STANDS_SECONDS = 2.0
 
 
 def page_changes(

@@ -1,19 +1,15 @@
 """What is said of queries that a topic makes fail, and what comes of records that change, with Spark's connector."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from examples.kafka.jars import AVRO, CONNECTOR
+from tests import kafka_session
 from tests.operators.sinks.kafka_broker import broker_or_skip
 
 pytestmark = pytest.mark.connectors
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -22,19 +18,10 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("kafka")
     (folder / "broker").mkdir()
     with broker_or_skip(folder / "broker") as broker:
-        jars = ",".join(map(str, CONNECTOR.jars() + AVRO.jars()))
         program = "tests.operators.spark.kafka_failures"
-        done = subprocess.run(
-            [sys.executable, "-m", program, broker.servers, str(broker.pid), str(folder)],
-            env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert 0 == done.returncode, done.stderr[-4_000:]
-    print(done.stderr)  # noqa: T201 - for tests that fail
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        arguments = ["-m", program, broker.servers, str(broker.pid), str(folder)]
+        lines = kafka_session.printed(CONNECTOR, AVRO, arguments=arguments).splitlines()
+    found: dict[str, Any] = json.loads(lines[-1])
     return found
 
 

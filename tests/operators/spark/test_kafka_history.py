@@ -1,10 +1,6 @@
 """Topics as history and as the stream after it, and rows of every kind in topics, with Spark's connector."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,27 +9,19 @@ from examples.kafka.broker import Broker
 from examples.kafka.jars import CONNECTOR
 from operators.errors import DefinitionError
 from operators.sinks import SinkError, topic_history_and_stream
+from tests import kafka_session
 from tests.operators.spark.kafka_history import TOPICS
 
 pytestmark = pytest.mark.connectors
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def printed(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the program has found; it plays all in one session of Spark."""
-    jars = ",".join(map(str, CONNECTOR.jars()))
-    program = "tests.operators.spark.kafka_history"
-    done = subprocess.run(
-        [sys.executable, "-m", program, kafka.servers, str(tmp_path_factory.mktemp("history"))],
-        env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr[-4_000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    folder = str(tmp_path_factory.mktemp("history"))
+    arguments = ["-m", "tests.operators.spark.kafka_history", kafka.servers, folder]
+    lines = kafka_session.printed(CONNECTOR, arguments=arguments).splitlines()
+    found: dict[str, Any] = json.loads(lines[-1])
     return found
 
 
