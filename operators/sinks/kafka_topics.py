@@ -171,7 +171,7 @@ def in_words(cluster: Cluster) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise SinkError(
-            f"Kafka at {cluster.servers}, asked for the topic {cluster.topic!r}, answers: {error.args[0]}. "
+            f"Kafka at {cluster.servers} failed when it was asked for the topic {cluster.topic!r}: {error.args[0]}. "
             f"{_way_out(error.args[0].code())}"
         ) from error
 
