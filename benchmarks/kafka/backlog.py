@@ -86,12 +86,13 @@ def in_batches(spark: SparkSession, servers: str, folder: Path, per_batch: int |
 
 
 def as_history(spark: SparkSession, servers: str, folder: Path) -> int:
-    """Emit the windows of the backlog, and write the state that a stream goes on from."""
+    """Emit the windows of the backlog, write the state that a stream goes on from, and return how many records were late."""
     history = records(topic_history_and_stream(spark, servers, _TOPIC).history)
-    WINDOWS.apply(history, "at").write.format("noop").mode("overwrite").save()
+    result = WINDOWS.apply_with_late(history, "at")
+    result.windows.write.format("noop").mode("overwrite").save()
     newest = history.agg(F.max("at")).collect()[0][0]
     WINDOWS.savepoint(history, "at", folder / "savepoint", close_time=newest - _GRACE)
-    return 0
+    return result.late.count()
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from operators.runtime.moments import moment_of
 from operators.runtime.page_places import HEADS, KEY_COLUMNS, PAGE_ROWS
 from operators.sinks.interface import Changes
 from operators.sinks.pages import PageFinder, PageTable, Wanted
-from operators.sinks.published import HEADS_EDITION, find_head
+from operators.sinks.published import HEADS_EDITION, find_head, note_row
 from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
 from serializers.shapes import count, instance, int64, refusing
 
@@ -67,16 +67,8 @@ def confirm(pages: PageTable, query: str, definition: int, least_batch: int | No
         head, now_us = find_head(finder, definition), finder.now_us()
     if head is None or head.query != query or (least_batch is not None and head.batch < least_batch):
         return False
-    row = {
-        "edition": HEADS_EDITION,
-        "bucket": HEADS,
-        "key": query.encode(),
-        "segment": definition,
-        "start": 0,
-        "page": pack_value([_VERSION, now_us]),
-        "sequence": now_us,
-    }
-    rows = pa.Table.from_pylist([row], schema=pa.schema([PAGE_ROWS.field(column) for column in row]))
+    row = note_row(query.encode(), definition, pack_value([_VERSION, now_us]), now_us)
+    rows = pa.Table.from_pylist([row], schema=PAGE_ROWS).drop_columns(["change"])
     # Numbered by the time: notes of a query only go on.
     name = f"{query} {definition:016x} idle"
     return pages.write(Changes(name, now_us, rows.select(KEY_COLUMNS).slice(0, 0), rows))

@@ -16,7 +16,7 @@ from operators.runtime.page_places import HEADS, KEY_COLUMNS, PAGE_ROWS
 from operators.sinks.changes import changes_of
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import FoundPage, PageTable, Wanted
-from operators.sinks.published import HEADS_EDITION
+from operators.sinks.published import HEADS_EDITION, note_row
 from serializers import CorruptDataError, pack_value, unpack_value
 from serializers.shapes import count, instance, refusing
 
@@ -96,16 +96,8 @@ class EditionWriter:
 
     def _note(self, edition: int | None) -> pa.Table:
         """The row that names an edition, or that removes the one that did."""
-        row = {
-            "edition": HEADS_EDITION,
-            "bucket": HEADS,
-            "key": _KEY,
-            "segment": self._definition,
-            "start": 0,
-            "page": None if edition is None else pack_value([_VERSION, edition]),
-            "change": "retract" if edition is None else "update",
-            "sequence": self._number,
-        }
+        page = None if edition is None else pack_value([_VERSION, edition])
+        row = note_row(_KEY, self._definition, page, self._number)
         return pa.Table.from_pylist([row], schema=PAGE_ROWS)
 
 

@@ -101,15 +101,26 @@ class KafkaSink(Sink):
         return None if note is None or note.batch is None else WrittenBatch(note.batch, note.fingerprint)
 
     def _cluster(self) -> "Cluster":
-        try:
-            import confluent_kafka  # noqa: F401 - the modules below need it
-        except ImportError as missing:
-            raise ImportError(
-                "KafkaSink needs confluent-kafka: pip install 'spark-stateful-windows[kafka]'"
-            ) from missing
-        from operators.sinks.kafka_topics import Cluster
+        return cluster_for("KafkaSink", self.servers, self.topic, self.partitions, self.config, self.timeout)
 
-        return Cluster(self.servers, self.topic, self.partitions, self.config, self.timeout)
+
+def cluster_for(
+    user: str, servers: str, topic: str, partitions: int | None, config: Mapping[str, Any], timeout: float
+) -> "Cluster":
+    """Return what asks brokers; arguments as of `KafkaSink`.
+
+    Raises:
+        ImportError: confluent-kafka is missing; names who needs it.
+    """
+    try:
+        import confluent_kafka  # noqa: F401 - the modules below need it
+    except ImportError as missing:
+        raise ImportError(
+            f"{user} needs confluent-kafka: pip install 'spark-stateful-windows[kafka]'"
+        ) from missing
+    from operators.sinks.kafka_topics import Cluster
+
+    return Cluster(servers, topic, partitions, config, timeout)
 
 
 def _made(arguments: dict[str, Any]) -> KafkaSink:

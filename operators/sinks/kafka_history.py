@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.errors import DefinitionError
 from operators.sinks.history import HistoryAndStream
+from operators.sinks.kafka import cluster_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,13 +67,9 @@ def _ends(
     servers: str, topic: str, config: Mapping[str, Any], timeout: float, *, stable: bool
 ) -> dict[str, int]:
     """The offset at which each partition ends, or before which it has no open transaction."""
-    try:
-        from operators.sinks.kafka_topics import Cluster, in_words
-    except ImportError as missing:
-        raise ImportError(
-            "topic_history_and_stream needs confluent-kafka: pip install 'spark-stateful-windows[kafka]'"
-        ) from missing
-    cluster = Cluster(servers, topic, None, config, timeout)
+    cluster = cluster_for("topic_history_and_stream", servers, topic, None, config, timeout)
+    from operators.sinks.kafka_topics import in_words
+
     with in_words(cluster):
         admin = cluster.admin()
         partitions = [*range(cluster.existing(admin).partitions)]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from operators.sinks.kafka import cluster_for
+
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
@@ -32,10 +34,10 @@ def read_table(
     Raises:
         SinkError: there is no such topic, or no broker answers.
     """
+    cluster = cluster_for("read_table", servers, topic, None, config or {}, timeout)
     from operators.sinks.kafka_reading import Reader
-    from operators.sinks.kafka_topics import Cluster, in_words
+    from operators.sinks.kafka_topics import in_words
 
-    cluster = Cluster(servers, topic, None, config or {}, timeout)
     last: dict[bytes, tuple[_Rank, bytes | None]] = {}
     with in_words(cluster):
         reader = Reader.of_topic(cluster)

@@ -212,17 +212,16 @@ class IcebergTable(LakeTable):
     __slots__ = ()
     format = "iceberg"
 
+    def refresh(self) -> None:
+        for what in ("", ".snapshots", ".refs"):  # Somebody may have cached each.
+            self.spark.sql(f"REFRESH TABLE {self.name}{what}")
+
     def notes(self, query: str) -> list[Note]:
         return _first_two((row[1] for row in self.line(f"s.summary['{STAMP}']")), query)
 
     def line(self, *columns: str) -> "list[Row]":
         """Return the snapshots of the table, newest first: the id, and columns of `snapshots` as `s`; those that are kept."""
-        for name in (
-            self.name,
-            f"{self.name}.snapshots",
-            f"{self.name}.refs",
-        ):  # somebody may have cached each
-            self.spark.sql(f"REFRESH TABLE {name}")
+        self.refresh()
         rows = self.spark.sql(
             f"SELECT {', '.join(['s.snapshot_id', *columns])}, s.parent_id, r.snapshot_id = s.snapshot_id "
             f"FROM {self.name}.snapshots s CROSS JOIN (SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main') r"

@@ -188,17 +188,19 @@ def find_head(finder: PageFinder, definition: int) -> Head | None:
 
 def head_rows(heads: Sequence[tuple[int, Head]], schema: pa.Schema) -> pa.Table:
     """Return heads, by the numbers of their definitions, as rows of a table of pages."""
-    rows = [
-        {
-            "edition": HEADS_EDITION,
-            "bucket": HEADS,
-            "key": NO_KEY,
-            "segment": number,
-            "start": 0,
-            "page": head.encode(),
-            "change": "update",
-            "sequence": head.batch,
-        }
-        for number, head in heads
-    ]
+    rows = [note_row(NO_KEY, number, head.encode(), head.batch) for number, head in heads]
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def note_row(key: bytes, definition: int, page: bytes | None, sequence: int) -> dict[str, object]:
+    """Return what a table says of a definition, under a key, as a row; without a page, the row that removes it."""
+    return {
+        "edition": HEADS_EDITION,
+        "bucket": HEADS,
+        "key": key,
+        "segment": definition,
+        "start": 0,
+        "page": page,
+        "change": "retract" if page is None else "update",
+        "sequence": sequence,
+    }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
 from examples.kafka.broker import Broker, running_broker
 from examples.kafka.jars import MissingError
@@ -55,3 +56,13 @@ class Topics:
     def read(self, table: str, schema: pa.Schema) -> pa.Table:
         rows = self.rows(table)
         return pa.table([from_json([row.get(f.name) for row in rows], f.type) for f in schema], schema.names)
+
+    def abort(self, key: bytes, table: str = "t") -> None:
+        """Write a message to each partition, and abort them."""
+        with Producer({"bootstrap.servers": self.servers, "transactional.id": self.name}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.produce(self.topic(table), b"aborted", key, partition)
+            producer.flush()
+            producer.abort_transaction()

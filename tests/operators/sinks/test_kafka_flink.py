@@ -6,12 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from examples.kafka.broker import Broker
 from examples.kafka.jars import LOGGING, Artifact, MissingError, java_program
 from operators.sinks.changes import changes_of
-from tests.operators.sinks.kafka_broker import PARTITIONS, Topics
+from tests.operators.sinks.kafka_broker import Topics
 from tests.operators.sinks.test_kafka import NINE, session_rows
 
 pytestmark = [pytest.mark.connectors, pytest.mark.slow]
@@ -36,13 +35,7 @@ def test_a_table_of_flink_has_the_rows_of_the_topic(kafka: Broker) -> None:
     topics.sink().write(changes_of(session_rows(*first), ["user"], "visits", 0))
     second = [(f"user-{n}", n, n + 1, 100 + n, "update" if n % 3 else "retract", 100 + n) for n in range(20)]
     topics.sink().write(changes_of(session_rows(*second), ["user"], "visits", 1))
-    with Producer({"bootstrap.servers": kafka.servers, "transactional.id": "aborted"}) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        for partition in range(PARTITIONS):
-            producer.produce(topics.topic("t"), b"aborted", b"aborted", partition)
-        producer.flush()
-        producer.abort_transaction()
+    topics.abort(b"aborted")
     wanted = {row[0]: row for row in (*first, *second)}
     assert sorted(
         f"[{user}, {NINE + start}, {NINE + end}]\t{n}"

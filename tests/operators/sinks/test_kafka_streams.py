@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from benchmarks.kafka.systems import STREAMS
 from examples.kafka.broker import Broker
@@ -27,7 +26,7 @@ def test_a_ktable_has_the_rows_of_the_topic(kafka: Broker, tmp_path: Path) -> No
     for batch in range(5):
         rows = [row(f"key-{n}", n=batch) for n in range(batch, 40)]
         first.write(changes(batch, rows, [row(f"key-{n}") for n in range(batch)]))
-    abort(topics, next(iter(read_table(topics.servers, topics.topic("t")))))
+    topics.abort(next(iter(read_table(topics.servers, topics.topic("t")))))
     last = [row(f"last-{n}", n=n) for n in range(_LAST)]
     topics.sink().write(changes(0, [row("key-7", n=70), *last], query="two"))
     ends = {one.partition(): one.key() for one in committed(topics.servers, topics.topic("t"))}
@@ -37,17 +36,6 @@ def test_a_ktable_has_the_rows_of_the_topic(kafka: Broker, tmp_path: Path) -> No
     }
     assert 36 + _LAST == len(wanted)
     assert wanted == dict(line.split("\t") for line in ktable(topics, tmp_path))
-
-
-def abort(topics: Topics, key: bytes) -> None:
-    """Write a message to each partition, and abort them."""
-    with Producer({"bootstrap.servers": topics.servers, "transactional.id": topics.name}) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        for partition in range(PARTITIONS):
-            producer.produce(topics.topic("t"), b"aborted", key, partition)
-        producer.flush()
-        producer.abort_transaction()
 
 
 def ktable(topics: Topics, folder: Path) -> list[str]:
