@@ -22,6 +22,16 @@ def starters(daemons: list[int]) -> list[int]:
     return _of(daemons, starter.NAME)
 
 
+def holders(file: Path) -> set[int]:
+    """The processes that have a file open, such as the lock of a copy."""
+    found = set[int]()
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if process.name.isdecimal() and any(one.samefile(file) for one in (process / "fd").iterdir()):
+                found.add(int(process.name))
+    return found
+
+
 def _of(daemons: list[int], name: str) -> list[int]:
     numbers = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
     return sorted(number for number in numbers if _shown(number) == name and _group(number) in daemons)

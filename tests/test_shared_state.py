@@ -1,7 +1,8 @@
 """What a process has once, and threads share: each such thing is on a list, with the reason why that is safe.
 
-Buckets of a process are worked on one at a time (`operators/spark/base/user_code_lock.py`), but snapshots are uploaded beside
-them, and a program may have local runners in several threads. So is each function that sets something for the whole process.
+A process works on one bucket after the other, on its main thread (`operators/spark/replicas/bucket_service.py`), but snapshots
+are uploaded beside that, and a program may have local runners in several threads. So is each function that sets something for
+the whole process.
 """
 
 import ast
@@ -102,10 +103,8 @@ SHARED = {
     "operators.spark.base.logs._warned": "a text that two threads add at once is logged twice",
     "operators.spark.base.loopback._STARTING": LOCK,
     "operators.spark.base.session._able": "a path that two threads add at once is tried twice",
-    "operators.spark.base.user_code_lock._turn": LOCK,
     "operators.spark.base.workers._modules": "two threads at once set objects aside twice",
-    "operators.spark.replicas.copies._changing": LOCK,
-    "operators.spark.replicas.copies._copies": "under `_changing`; a copy itself is held by one thread",
+    "operators.spark.replicas.copies._copies": TASK,
     "operators.spark.replicas.forget_lookup._folder": "its folders hold filesystems of Arrow, which threads may share",
     "operators.spark.replicas.forget_lookup._listed": "replaced as a whole: a thread uses what it has listed itself",
     "operators.spark.replicas.forget_lookup._noted": TASK,

@@ -65,7 +65,6 @@ class CustomPlan(Plan):
     """
 
     operations: tuple[Operation, ...] = ()
-    calls_user_code = True
     reports_inputs_only = True
     keeps_state = True
 

@@ -14,6 +14,7 @@ from operators.errors import DefinitionError
 from operators.runtime.binding import Binding, Runnable
 from operators.runtime.evolution import state_conversion
 from operators.runtime.metrics import LARGEST, names
+from operators.spark.base.executors import tasks_at_once
 from operators.spark.base.heartbeats import with_heartbeats
 from operators.spark.base.inside import SAME_METRICS, has_condition, in_workers_of_arrow, known_columns
 from operators.spark.base.observed import observed
@@ -173,7 +174,7 @@ def _streaming(
     packed = observed(packed, f"{name}_in", PACKED_COUNTS)
     sent = without_analysis(packed.select(*TO_BUCKETS.names), spark_schema(TO_BUCKETS))
     requests = Requests.of(config.forget_folder, name, pa.schema(list(binding.output.keys)), labels)
-    job = Job(binding, config, labels, rule, savepoint, requests)
+    job = Job(binding, config, labels, rule, savepoint, requests, tasks_at_once(df.sparkSession))
     with in_workers_of_arrow(df.sparkSession):
         results = sent.groupBy("bucket").transformWithStateInPandas(
             BucketProcessor(job, name),

@@ -121,11 +121,6 @@ class Plan(ABC):
         """Whether entries become due."""
 
     @property
-    @abstractmethod
-    def calls_user_code(self) -> bool:
-        """Whether the operator calls functions of the user."""
-
-    @property
     def layout(self) -> PageLayout:
         """The layout of stored entries: the head, then the states of all operations."""
         codes = (code for operation in self.operations for code in operation.codes)
@@ -310,10 +305,6 @@ class WindowPlan(Plan):
     @property
     def has_timers(self) -> bool:
         return not self.on_update
-
-    @property
-    def calls_user_code(self) -> bool:
-        return any(operation.base_operation.calls_user_code for operation in self.operations)
 
     @property
     def why_rows(self) -> str:

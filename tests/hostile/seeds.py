@@ -21,6 +21,7 @@ from operators.spark.replicas.messages import (
     Asked,
     Busy,
     Failed,
+    Ready,
     Unknown,
     Wanted,
     WantedFunctions,
@@ -195,13 +196,13 @@ def request() -> bytes:
     """Return what a task sends to the process that has a bucket's copy."""
     call = Call(1_700_000_000_000, 1_700_000_000_500, max_event_times_us=(1_700_000_000_000_000, None))
     blobs = Blobs([b"rows"], [b"partial", b"aggregates"])
-    return encode_request(Asked("key", Origin("run", "digest"), Request(pointer(), 1, 7, call, blobs)))
+    return encode_request(Asked(Origin("run", "digest"), Request(pointer(), 1, 7, call, blobs)))
 
 
 def answers() -> list[bytes]:
     """Return what that process answers."""
     done = Done([("pointer", pointer().encode()), ("log-1", None)], Outcome([b"rows"], {"rows": 1}, None))
-    refusals = Busy(), Unknown(), Failed("ValueError: bad"), WantedFunctions()
+    refusals = Ready(), Busy(), Unknown(), Failed("ValueError: bad"), WantedFunctions()
     return [encode_answer(answer) for answer in (Wanted("log-2"), done, *refusals)]
 
 

@@ -63,7 +63,7 @@ def found(users: list[int]) -> dict[str, object]:
         "look into her sockets' folder",
         "connect to her process",
         "read her copies",
-        "name another process in her directory",
+        "remove her process's socket",
         "remove her copies' folder",
     ],
 )

@@ -8,10 +8,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from operators.spark.base import user_code_lock
-from operators.spark.replicas import bucket_service, copies, slots, where_held
+from operators.spark.replicas import bucket_service, copies, where_held
 from state_backends.durability import durable, pointer, schedule
-from tests.protocol.executor_world import HOME, End
+from tests.protocol.executor_world import End
 from tests.protocol.install import Instead
 
 
@@ -39,19 +38,6 @@ class _OfProcess(MutableMapping[Any, Any]):
 
     def __len__(self) -> int:
         return len(self._held())
-
-
-class _Turn:
-    """The turn of user functions in the process that runs."""
-
-    def __init__(self, world: Any) -> None:
-        self._world = world
-
-    def __enter__(self) -> None:
-        self._world.member().turn.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self._world.member().turn.__exit__(*error)
 
 
 class _Parents:
@@ -91,25 +77,18 @@ def installed(world: Any) -> Iterator[None]:
         (durable, "KEPT_ENTRIES", 1),
         (where_held, "Connection", End),
         (where_held, "_resting", _OfProcess(world, "resting")),
-        (where_held, "free_slot", world.free_slot),
-        (where_held, "is_listening", world.is_listening),
+        (where_held, "living", world.living),
         (where_held, "parents", _Parents(world)),
-        (where_held, "read_small", world.read_owner),
         (where_held, "socket_of", world.socket_of),
         (where_held, "start", world.start),
         (where_held, "time", clock),
-        (where_held, "write_small", world.write_owner),
         (pointer, "os", tokens),
         (schedule, "os", tokens),
         (schedule, "time", clock),
-        (bucket_service, "Connection", lambda end, _: end),
         (bucket_service, "log_at", lambda _: None),
         (bucket_service, "prepare_worker", lambda: None),
         (bucket_service, "time", clock),
         (time, "perf_counter", lambda: 0.0),  # What took how long is told with the answer.
-        (slots, "folder", lambda: HOME / "slots"),
-        (slots, "is_listening", world.is_listening),
-        (user_code_lock, "_turn", _Turn(world)),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, new in changes:

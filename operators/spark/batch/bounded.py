@@ -15,7 +15,6 @@ from operators.runtime.batch_runner import Batch, BatchRunner, read_batch
 from operators.runtime.binding import Binding
 from operators.spark.base.failures import located, task
 from operators.spark.base.logs import log_at
-from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.batch.sorting import (
     GROUP_BITS,
@@ -76,7 +75,7 @@ class FirstStage:
         assert plan is not None  # noqa: S101 - made for no other
         for part in gather(batches, self.rows):
             records = self.binding.inputs.records.read(part.rename_columns(self.binding.inputs.names))
-            with one_at_a_time(self.binding), self.binding.windows_named():
+            with self.binding.windows_named():
                 table = to_table(plan.accumulate(records), slice(None))
             plain = table.set_column(0, KEY, table.column(KEY).cast(pa.binary()))
             yield from to_batches(plain)
@@ -205,9 +204,8 @@ class BoundedRun:
 
     def _step(self, engine: Engine, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows and close what ends before `close_time`."""
-        with one_at_a_time(self.binding):
-            runner = BatchRunner(self.binding, engine)
-            done = runner.run(self._batch(table), (engine.state.close_time, close_time))
+        runner = BatchRunner(self.binding, engine)
+        done = runner.run(self._batch(table), (engine.state.close_time, close_time))
         refuse_late(done.counters)
         for rows in done.tables():
             yield from to_batches(rows)

@@ -28,7 +28,6 @@ from operators.runtime.binding import Binding
 from operators.spark.base.failures import located, task
 from operators.spark.base.observed import COUNTS
 from operators.spark.base.task_context import partition
-from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs import blobs
 from operators.spark.inputs.blobs import to_blobs
@@ -125,7 +124,7 @@ class Pack:
                 yield self._whole(table)
                 continue
             usable = columns.usable(table)
-            with one_at_a_time(self.binding), self.binding.windows_named():
+            with self.binding.windows_named():
                 partials = self._first_stage(columns, usable)
             parts = self._records(usable.table) if partials is None else self._sent(partials, usable)
             bad = [_call(self.labels[0], bad=usable.bad)] if usable.bad else []

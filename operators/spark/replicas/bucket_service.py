@@ -1,4 +1,7 @@
-"""The side of a process that holds buckets' copies: it works for the tasks of an executor."""
+"""The side of a process that holds buckets' copies: it works for the tasks of an executor, one after the other.
+
+The main thread works. Another one accepts connections, and sends signs of life to the tasks that wait.
+"""
 
 import importlib
 import logging
@@ -7,25 +10,25 @@ import pickle
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from threading import Event, Lock, Thread
+from queue import Empty, SimpleQueue
 
+from operators.spark.base.forked import end_if_forked
 from operators.spark.base.logs import log_at, warn_once
-from operators.spark.base.user_code_lock import end_if_forked
 from operators.spark.base.workers import prepare_worker
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas.calls import Origin, Work
 from operators.spark.replicas.connection import PATIENCE_S, Connection
-from operators.spark.replicas.copies import drop_copy, drop_unused, is_held, open_copies
+from operators.spark.replicas.copies import drop_copy, drop_unused, open_copies
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
     Busy,
     Emitted,
     Failed,
+    Ready,
     Unknown,
     Wanted,
     WantedFunctions,
@@ -40,113 +43,125 @@ from state_backends import StateError
 _SIGNS_S = PATIENCE_S / 4
 """How often a task that waits for work is sent a sign of life."""
 _PAUSE_S = 0.2
-"""How long no connection is accepted after one could not be: for lack of threads, of open files, of memory."""
+"""How long no connection is accepted after one could not be: for lack of open files or of memory."""
 _ENDED_RUN_S = 600.0
 """How long copies of another run stay without a call once a new run begins: its query has perhaps ended."""
 _REFUSED = "work on a bucket failed in the process that has its copy, and the task begins it again itself: %s"
 _FAILED = (
-    f"{_REFUSED}. If it fails there, too, the task raises the error. If not, functions of the operator may depend on a thread "
-    "or a process"
+    f"{_REFUSED}. If it fails there, too, the task raises the error. If not, functions of the operator may depend on the "
+    "process"
 )
 _LOG = logging.getLogger(__name__)
 
 
 class BucketService:
-    """Works on buckets for the tasks of an executor.
+    """Works on buckets for the tasks of an executor."""
 
-    Args:
-        key: the key of the executor.
-    """
-
-    def __init__(self, key: str) -> None:
-        self._key = key
+    def __init__(self) -> None:
         self._process = os.getpid()
         self._jobs: dict[Origin, Work] = {}
         """Those with which this process has copies."""
         self._origins: dict[str, Origin] = {}
         """Of the job that worked last on a bucket, by the name of its state, as long as this process has its copy."""
-        self._changing = Lock()
-        self._working: set[Connection] = set()
-        """To tasks that wait for work."""
-        self._used = time.monotonic()
+        self._queue = SimpleQueue[Connection]()
+        """To tasks that wait for their turn."""
+        self._accepted: set[Connection] = set()
+        """To these, and to the one that is worked for."""
+        self._worked_for: Connection | None = None
+        """To the task that waits for what is worked on."""
+        self._signed = self._used = time.monotonic()
         self.known = False
         """Whether a task has asked for work yet."""
-        self._ends = Event()
+        self._ends = False
 
     def idle_s(self) -> float:
         """Return for how many seconds no task has asked for work; 0 while one waits for it."""
-        return 0.0 if self._working else time.monotonic() - self._used
+        return 0.0 if self._accepted else time.monotonic() - self._used
 
     def end(self) -> None:
         """Accept no more connections. To be called before the listener is closed."""
-        self._ends.set()
+        self._ends = True
 
     def leave(self) -> None:
         """Leave the tasks to the process that this one was forked from."""
-        for task in tuple(self._working):
+        for task in tuple(self._accepted):
             task.leave()
 
+    # The thread that accepts connections.
+
     def accept(self, listener: socket.socket) -> None:
-        """Serve each connection on a thread of its own, and send signs of life to those that wait for long, until `end`."""
-        listener.settimeout(_SIGNS_S)
-        signed = time.monotonic()
-        while not self._ends.is_set():
-            try:
-                self._serve_next(listener)
-            except TimeoutError:
-                pass
-            except (OSError, RuntimeError, MemoryError) as error:
-                if self._ends.is_set():
-                    return
+        """Accept one connection, or wait as long as the listener does; send signs of life when it is time to."""
+        try:
+            connected, _ = listener.accept()
+            self.take(Connection(connected, PATIENCE_S))
+        except TimeoutError:
+            pass
+        except (OSError, RuntimeError, MemoryError) as error:
+            if not self._ends:
                 warn_once(_LOG, "the process for state cannot work for a task at this moment: %s", error)
-                time.sleep(_PAUSE_S)
-            if time.monotonic() - signed >= _SIGNS_S:
-                signed = time.monotonic()
-                for task in tuple(self._working):
-                    task.sign()
+            time.sleep(_PAUSE_S)
+        if time.monotonic() - self._signed >= _SIGNS_S:
+            self._signed = time.monotonic()
+            for task in tuple(self._accepted):
+                task.sign()
+            self._send_away()
 
-    def _serve_next(self, listener: socket.socket) -> None:
-        connected, _ = listener.accept()
-        try:
-            Thread(target=self._serve, args=(connected,), name="bucket", daemon=True).start()
-        except BaseException:
-            connected.close()
-            raise
+    def take(self, task: Connection) -> None:
+        """Have a task wait for its turn."""
+        self._accepted.add(task)
+        self._queue.put(task)
+        self._send_away()
 
-    def _serve(self, connected: socket.socket) -> None:
-        """Work for a task."""
+    def _send_away(self) -> None:
+        """Send the waiting tasks away if the one that is worked for has ended: nobody knows how long it would have taken."""
+        worked_for = self._worked_for
+        if worked_for is None or not worked_for.has_ended():
+            return
+        with suppress(Empty):
+            while True:
+                task = self._queue.get_nowait()
+                with suppress(OSError), task:
+                    task.send(encode_answer(Busy()))
+                self._accepted.discard(task)
+
+    # The main thread.
+
+    def serve_next(self, patience_s: float) -> bool:
+        """Work for the next task; return whether there was one within this time, in seconds."""
         try:
-            with Connection(connected, PATIENCE_S) as task:
-                asked = task.receive()
-                self.known = True
-                with self._waited_for(task):
-                    answer = encode_answer(self._answer(task, asked))
-                task.send(answer)
+            task = self._queue.get(timeout=patience_s)
+        except Empty:
+            return False
+        try:
+            with task:
+                self._serve(task)
         except (OSError, EOFError, _TaskEndedError) as error:
             _LOG.debug("a task that asked for work has ended: %s", error)
         except Exception as error:  # noqa: BLE001 - whatever came, it is no reason not to work for others
             _LOG.warning("ignored an invalid request: %s", error)
-
-    @contextmanager
-    def _waited_for(self, task: Connection) -> Iterator[None]:
-        self._working.add(task)
-        try:
-            yield
         finally:
+            self._worked_for = None
             self._used = time.monotonic()
-            self._working.discard(task)
+            self._accepted.discard(task)
+        return True
+
+    def _serve(self, task: Connection) -> None:
+        """Have a conversation with a task."""
+        task.send(encode_answer(Ready()))
+        self._worked_for = task
+        asked = task.receive()
+        self.known = True
+        answer = self._answer(task, asked)
+        # It ends as soon as it has the answer: those that wait are not to be sent away then.
+        self._worked_for = None
+        task.send(encode_answer(answer))
 
     def _answer(self, task: Connection, data: bytes) -> Answer:
         asked = decode_request(data)
         if asked is None:
             return Unknown()
-        store_id = asked.request.pointer.store_id
-        if is_held(store_id):
-            return Busy()
         try:
             job = self._job(task, asked)
-            if job is None:
-                return Unknown()
             done = job.run(partial(_read_journal, task), asked.request)
         except _TaskEndedError:
             raise
@@ -156,7 +171,7 @@ class BucketService:
             warn_once(_LOG, _REFUSED if isinstance(error, StateError) else _FAILED, text)
             return Failed(text)
         end_if_forked(self._process)
-        self._remember(asked.origin, job, store_id)
+        self._remember(asked.origin, job, asked.request.pointer.store_id)
         # Too large for memory is too large for a message.
         if isinstance(done.outcome.blobs, Spool) and done.outcome.blobs.on_disk:
             for blob in done.outcome.blobs:
@@ -164,37 +179,28 @@ class BucketService:
             return replace(done, outcome=replace(done.outcome, blobs=()))
         return done
 
-    def _job(self, task: Connection, asked: Asked) -> Work | None:
-        """The functions to work with; None if they are not for this process."""
+    def _job(self, task: Connection, asked: Asked) -> Work:
+        """The functions to work with."""
         store_id, origin = asked.request.pointer.store_id, asked.origin
-        with self._changing:
-            job = self._jobs.get(origin)
-            before = self._origins.get(store_id)
-            former = None if before is None else self._jobs.get(before)
-        mine = asked.key == self._key
-        answers = mine or before == origin
-        # With other functions, nothing of the operator that worked with the former ones may stay; or another process will.
-        if former is not None and before is not None and (before.digest != origin.digest or not answers):
+        before = self._origins.get(store_id)
+        former = None if before is None else self._jobs.get(before)
+        # With other functions, nothing of the operator that worked with the former ones may stay.
+        if former is not None and before is not None and before.digest != origin.digest:
             drop_copy(former.config, store_id)
-        if job is not None or not answers:
-            return job if answers else None
-        self._drop_ended(origin.run)
-        return _load_functions(task)
-
-    def _drop_ended(self, run: str) -> None:
-        with self._changing:
-            others = {store_id for store_id, origin in self._origins.items() if origin.run != run}
-        drop_unused(others, _ENDED_RUN_S)
+        job = self._jobs.get(origin)
+        if job is None:
+            drop_unused({name for name, one in self._origins.items() if one.run != origin.run}, _ENDED_RUN_S)
+            job = _load_functions(task)
+        return job
 
     def _remember(self, origin: Origin, job: Work, store_id: str) -> None:
         """Keep the functions as long as a copy that they were used with."""
         kept = {name for name, _ in open_copies()}
-        with self._changing:
-            self._jobs[origin] = job
-            self._origins[store_id] = origin
-            self._origins = {name: one for name, one in self._origins.items() if name in kept}
-            used = {*self._origins.values()}
-            self._jobs = {one: job for one, job in self._jobs.items() if one in used}
+        self._jobs[origin] = job
+        self._origins[store_id] = origin
+        self._origins = {name: one for name, one in self._origins.items() if name in kept}
+        used = {*self._origins.values()}
+        self._jobs = {one: job for one, job in self._jobs.items() if one in used}
 
 
 def _load_functions(task: Connection) -> Work:

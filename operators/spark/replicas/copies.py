@@ -1,7 +1,7 @@
 """The local copies of buckets that a worker process keeps open.
 
 A process brings a copy up to date from the changelog in Spark's state before it uses it. A copy has a directory that no other
-process uses: it is locked.
+process uses: it is locked. One thread of a process has to do with copies, the main one.
 """
 
 import os
@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from threading import Lock
 
 from filelock import BaseFileLock, FileLock, Timeout
 
@@ -40,13 +39,11 @@ class _Copy:
         operator: runs over the copy.
         lock: the lock on its directory.
         used: when it was last used, in monotonic seconds.
-        held: whether a thread works with it.
     """
 
     operator: StatefulOperator
     lock: BaseFileLock
     used: float
-    held: bool = True
 
     @property
     def lock_file(self) -> Path:
@@ -66,60 +63,44 @@ class _Copy:
 
 _Key = tuple[str, StateConfig]
 _copies: dict[_Key, _Copy] = {}
-_changing = Lock()
-"""Held while `_copies` is read or written, as a process may work on buckets in several threads."""
 
 
 @contextmanager
 def lease_copy(binding: Binding, config: StateConfig, store_id: str) -> Iterator[StatefulOperator]:
-    """The operator over this process's copy of a bucket, for one thread. The copy is opened if needed, and stays open.
+    """The operator over this process's copy of a bucket. The copy is opened if needed, and stays open.
 
-    After an error it is closed and forgotten, and deleted if it cannot be read. While another thread holds it, this one gets a
-    copy for itself.
+    After an error it is closed and forgotten, and deleted if it cannot be read.
     """
     key = store_id, config
-    copy = _hold(binding, key) or _open(binding, key)
+    copy = _opened(binding, key) or _open(binding, key)
     try:
         yield copy.operator
     except BaseException as error:
         if isinstance(error, DamagedCopyError):
             copy.operator.discard()
-        _give_back(key, copy, keep=False)
+        _copies.pop(key, None)
+        _note_use(copy)
+        copy.close()
         raise
-    _give_back(key, copy, keep=True)
-
-
-def is_held(store_id: str) -> bool:
-    """Whether a thread of this process works with a copy of a bucket."""
-    with _changing:
-        return any(copy.held for (name, _), copy in _copies.items() if name == store_id)
+    _note_use(copy)
 
 
 def open_copies() -> set[_Key]:
     """The names and backends of all buckets of which this process has a copy."""
-    with _changing:
-        return {*_copies}
+    return {*_copies}
 
 
 def drop_unused(store_ids: Collection[str], seconds: float) -> None:
     """Close and forget this process's copies of these buckets that were not used for so long, in seconds."""
     before = time.monotonic() - seconds
-    with _changing:
-        gone = [
-            key
-            for key, copy in _copies.items()
-            if key[0] in store_ids and not copy.held and copy.used < before
-        ]
-        dropped = [_copies.pop(key) for key in gone]
-    for copy in dropped:
-        copy.close()
+    for key, copy in [*_copies.items()]:
+        if key[0] in store_ids and copy.used < before:
+            _copies.pop(key).close()
 
 
 def drop_copy(config: StateConfig, store_id: str) -> None:
-    """Close this process's copy of a bucket and forget it, if it has one that no thread holds."""
-    with _changing:
-        key = store_id, config
-        copy = None if key not in _copies or _copies[key].held else _copies.pop(key)
+    """Close this process's copy of a bucket and forget it, if it has one."""
+    copy = _copies.pop((store_id, config), None)
     if copy is not None:
         copy.close()
 
@@ -127,55 +108,41 @@ def drop_copy(config: StateConfig, store_id: str) -> None:
 def remove_other_copies(config: StateConfig, store_id: str) -> None:
     """Remove the copies of a bucket on this machine but this process's, which has forgotten keys.
 
-    Those that other processes hold, they remove: a process for state within a second, a worker with its next call or when it
-    ends, and what one leaves that is killed, the next sweep.
+    Those that other processes hold, they remove: a process for state within a second or after what it works on, a worker with
+    its next call or when it ends, and what one leaves that is killed, the next sweep.
     """
-    with _changing:
-        own = _copies.get((store_id, config))
+    own = _copies.get((store_id, config))
     forget_copies(config.directory / store_id, None if own is None else own.lock_file)
 
 
 def drop_ordered() -> None:
     """Remove this process's copies that have to go, as another process has forgotten keys of them."""
-    with _changing:
-        gone = [key for key, copy in _copies.items() if not copy.held and is_to_go(copy.lock_file)]
-        dropped = [_copies.pop(key) for key in gone]
-    for copy in dropped:
-        copy.close()
+    for key, copy in [*_copies.items()]:
+        if is_to_go(copy.lock_file):
+            _copies.pop(key).close()
 
 
 def drop_all() -> None:
-    """Close this process's copies that no thread holds, when what they write in the background is complete."""
-    with _changing:
-        dropped = [(key, _copies.pop(key)) for key, copy in [*_copies.items()] if not copy.held]
-    for key, copy in dropped:
-        _close_unused(key, copy)
+    """Close this process's copies, when what they write in the background is complete."""
+    for key in [*_copies]:
+        _close_unused(key)
 
 
-def _close_unused(key: _Key, copy: _Copy) -> None:
+def _close_unused(key: _Key) -> None:
     """Close a copy that nobody may need any more. Where keys are to be forgotten, it does not stay on the disk."""
-    copy.close(remove=key[1].forget_folder is not None)
+    _copies.pop(key).close(remove=key[1].forget_folder is not None)
 
 
-def _hold(binding: Binding, key: _Key) -> _Copy | None:
-    """Hold the copy that is open, if there is one that fits and is free; close those that are idle for long."""
+def _opened(binding: Binding, key: _Key) -> _Copy | None:
+    """The copy that is open, if there is one that fits. Those that are idle for long are closed."""
     now = time.monotonic()
-    with _changing:
-        gone = [one for one, copy in _copies.items() if not copy.held and now - copy.used > UNUSED_S]
-        unused = [(one, _copies.pop(one)) for one in gone]
-        copy = _copies.get(key)
-        free = copy is not None and not copy.held
-        former = None
-        if copy is not None and free:
-            if is_to_go(copy.lock_file) or not copy.operator.try_update_binding(binding):
-                former = _copies.pop(key)
-            else:
-                copy.held = True
-    for one, old in unused:
-        _close_unused(one, old)
-    if former is not None:
-        former.close()
-    return copy if free and former is None else None
+    for unused in [one for one, copy in _copies.items() if now - copy.used > UNUSED_S]:
+        _close_unused(unused)
+    copy = _copies.get(key)
+    if copy is not None and (is_to_go(copy.lock_file) or not copy.operator.try_update_binding(binding)):
+        _copies.pop(key).close()
+        return None
+    return copy
 
 
 def _open(binding: Binding, key: _Key) -> _Copy:
@@ -184,29 +151,18 @@ def _open(binding: Binding, key: _Key) -> _Copy:
         config.directory, store_id, config.backend, forgets=config.forget_folder is not None
     )
     try:
-        copy = _Copy(
-            StatefulOperator.open_copy(binding, config, directory, StateError, SerializationError),
-            lock,
-            time.monotonic(),
-        )
+        operator = StatefulOperator.open_copy(binding, config, directory, StateError, SerializationError)
     except BaseException:
         lock.release()
         raise
-    with _changing:
-        _copies.setdefault(key, copy)
-    return copy
+    _copies[key] = _Copy(operator, lock, time.monotonic())
+    return _copies[key]
 
 
-def _give_back(key: _Key, copy: _Copy, *, keep: bool) -> None:
-    with _changing:
-        known = _copies.get(key) is copy
-        if known and not keep:
-            del _copies[key]
-        copy.held, copy.used = False, time.monotonic()
+def _note_use(copy: _Copy) -> None:
+    copy.used = time.monotonic()
     with suppress(OSError):
         os.utime(copy.lock_file)  # `sweep` reads this time.
-    if not (known and keep):
-        copy.close()
 
 
 def _claim(root: Path, store_id: str, backend: str, *, forgets: bool = False) -> tuple[Path, BaseFileLock]:

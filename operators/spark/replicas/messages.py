@@ -1,13 +1,14 @@
 """What a task and a process that has buckets' copies say to each other: msgpack, checked before use.
 
     the task            the process
+                   <-   ready, once it is the task's turn; or busy
     request        ->
                    <-   functions, if it does not have those of the request
     functions      ->
                    <-   wanted: the name of a blob of the journal, any number of times
     blob           ->
                    <-   emitted: a blob of rows, any number of times, if all are too large for memory
-                   <-   done; or busy, unknown, or failed
+                   <-   done; or unknown, or failed
 
 Functions of the operator are pickled, as Spark sends them. Nothing else is. Bytes that are none of these raise an error of
 serialization, and nothing else.
@@ -24,8 +25,8 @@ from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outco
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 
-_FORMAT = 5
-_WANTED, _DONE, _UNKNOWN, _BUSY, _FAILED, _FUNCTIONS, _EMITTED = range(7)
+_FORMAT = 6
+_WANTED, _DONE, _UNKNOWN, _BUSY, _FAILED, _FUNCTIONS, _EMITTED, _READY = range(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,17 @@ class Asked:
     """What a task asks for.
 
     Attributes:
-        key: the key of the task's executor.
         origin: the origin of the functions to work with.
         request: what is to be done.
     """
 
-    key: str
     origin: Origin
     request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process works for no other task now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,12 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another thread of the process works on the same bucket, for another attempt of the task."""
+    """The process works for a task that has ended, and nobody knows for how long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The process is of another executor, or of another version, and does not have these functions."""
+    """The process is of another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,13 @@ class Failed:
 
 
 Refusal = Busy | Unknown | Failed
-Answer = Wanted | WantedFunctions | Emitted | Done | Refusal
-_PLAIN: dict[int, Answer] = {_BUSY: Busy(), _UNKNOWN: Unknown(), _FUNCTIONS: WantedFunctions()}
+Answer = Ready | Wanted | WantedFunctions | Emitted | Done | Refusal
+_PLAIN: dict[int, Answer] = {
+    _READY: Ready(),
+    _BUSY: Busy(),
+    _UNKNOWN: Unknown(),
+    _FUNCTIONS: WantedFunctions(),
+}
 """Answers without values."""
 
 
@@ -111,7 +120,7 @@ def encode_request(asked: Asked) -> bytes:
         request.begins,
         request.in_files,
     )
-    return _pack([_FORMAT, asked.key, *astuple(asked.origin), *plain])
+    return _pack([_FORMAT, *astuple(asked.origin), *plain])
 
 
 def decode_request(data: bytes) -> Asked | None:
@@ -124,7 +133,7 @@ def decode_request(data: bytes) -> Asked | None:
         form, *rest = msgpack.unpackb(data)
         if int64(form) != _FORMAT:
             return None
-        key, run, digest, pointer, label, batch, call, blobs, begins, in_files = rest
+        run, digest, pointer, label, batch, call, blobs, begins, in_files = rest
         rows, partials = (list_of(bytes, part) for part in blobs)
         request = Request(
             Pointer.decode(instance(bytes, pointer)),
@@ -135,7 +144,7 @@ def decode_request(data: bytes) -> Asked | None:
             instance(bool, begins),
             instance(bool, in_files),
         )
-        return Asked(instance(str, key), Origin(instance(str, run), instance(str, digest)), request)
+        return Asked(Origin(instance(str, run), instance(str, digest)), request)
 
 
 def encode_functions(functions: Functions, path: Sequence[str]) -> bytes:
@@ -182,7 +191,7 @@ def encode_answer(answer: Answer) -> bytes:
             return _pack([_WANTED, name])
         case Emitted(blob):
             return _pack([_EMITTED, blob])
-        case WantedFunctions() | Busy() | Unknown():
+        case Ready() | WantedFunctions() | Busy() | Unknown():
             return _pack([next(kind for kind, plain in _PLAIN.items() if plain == answer)])
         case Failed(error):
             return _pack([_FAILED, error])

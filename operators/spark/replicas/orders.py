@@ -17,24 +17,26 @@ class Order:
     """A request for a process for state.
 
     Attributes:
-        parent: the process with which it ends: key, number, and when it began.
+        name: the name of its socket.
+        parent: the process with which it ends: its number, and when it began.
         folder: its working folder.
         path: where it looks for modules.
         environment: its variables.
         limits: soft and hard ones, by their names in `resource`.
     """
 
-    parent: tuple[str, str, str]
+    name: str
+    parent: tuple[str, str]
     folder: str
     path: list[str]
     environment: dict[str, str]
     limits: dict[str, tuple[int, int]]
 
     @classmethod
-    def like_this_process(cls, parent: Parent) -> "Order":
+    def like_this_process(cls, parent: Parent, name: str) -> "Order":
         """Return the order for a process that has what this one has."""
         limits = {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS}
-        return cls(parent.arguments, str(Path.cwd()), [*sys.path], dict(os.environ), limits)
+        return cls(name, parent.arguments, str(Path.cwd()), [*sys.path], dict(os.environ), limits)
 
     def encode(self) -> bytes:
         """Return it as bytes."""

@@ -34,9 +34,9 @@ class Parent:
         return cls(number, _stat(number)[1])
 
     @property
-    def arguments(self) -> tuple[str, str, str]:
-        """What a process for state is told of it: key, number, and when it began."""
-        return self.key, str(self.number), self.began
+    def arguments(self) -> tuple[str, str]:
+        """What a process for state is told of it: its number, and when it began."""
+        return str(self.number), self.began
 
     def lives(self) -> bool:
         """Return whether it has not ended. One that nobody has waited for has ended, too."""

@@ -1,7 +1,8 @@
 """Where processes of one user listen: a folder that only this user can enter, with a socket for each.
 
-A socket's name is random, and a lock on a file beside it shows that its process lives. The number of a process would not do:
-containers that share the folder for temporary files have the same numbers for different processes.
+A process listens under a name that others know beforehand, or under a random one. A lock on a file beside the socket shows
+that it lives, and a token in the file which process it is. The number of a process would not do: containers that share the
+folder for temporary files have the same numbers for different processes.
 """
 
 import fcntl
@@ -9,15 +10,19 @@ import os
 import re
 import socket
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from operators.spark.base.private_files import private_folder
 
-_NAME = re.compile("[0-9a-f]{16}")
-_LOCK = ".lock"
+_NAME = re.compile("[0-9a-f]{16}(-[0-9]{1,4})?")
+_LOCK, _TURN = ".lock", ".turn"
+_TOKEN_BYTES = 16
 _MOST_WAITING = 128
+_AGAIN_S = 0.01
 
 
 def socket_of(name: str | None) -> Path | None:
@@ -29,26 +34,49 @@ def socket_of(name: str | None) -> Path | None:
     return folder() / name if name is not None and _NAME.fullmatch(name) else None
 
 
-def is_listening(name: str) -> bool:
-    """Return whether the process of this socket lives, as far as its lock tells.
+def living(name: str) -> str:
+    """Return the token of the process that listens under this name, as far as its lock tells; "" if there is none.
 
     Raises:
         OSError: the folder cannot be used.
     """
     path = socket_of(name)
     if path is None:
-        return False
+        return ""
     try:
         descriptor = os.open(path.with_suffix(_LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
-        return False
+        return ""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return os.pread(descriptor, _TOKEN_BYTES, 0).decode("ascii", "replace")
     finally:
         os.close(descriptor)
-    return False
+    return ""
+
+
+@contextmanager
+def one_at_a_time(name: str, patience_s: float) -> Iterator[None]:
+    """Run the block while no other process does so for this name.
+
+    Args:
+        name: the name of a socket.
+        patience_s: how long to wait for others, in seconds.
+
+    Raises:
+        TimeoutError: another process takes longer.
+        OSError: the folder cannot be used.
+    """
+    path, deadline = folder() / f"{name}{_TURN}", time.monotonic() + patience_s
+    while (descriptor := _try_lock(path)) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"another process has held {path} for {patience_s:g} s")
+        time.sleep(_AGAIN_S)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +107,32 @@ class Place:
             os.close(self.lock)
 
 
-def listen() -> Place:
+def listen(name: str = "") -> Place:
     """Return a new place to listen. Those of processes that have ended are removed.
 
+    Args:
+        name: the name of the socket; a random one if it is empty.
+
     Raises:
+        BlockingIOError: another process listens under this name.
         PermissionError: the folder of sockets is not one that only this user can enter.
         OSError: no socket can be made.
     """
     home = folder()
-    for lock in home.glob(f"*{_LOCK}"):
-        if _NAME.fullmatch(lock.stem):
+    for path in home.iterdir():
+        if path.suffix in (_LOCK, _TURN) and _NAME.fullmatch(path.stem) and path.stem != name:
             with suppress(OSError):
-                _remove_ended(lock)
-    name, descriptor = _lock(home)
+                _remove_ended(path)
+    name = name or os.urandom(8).hex()
+    path = home / name
+    descriptor = _try_lock(path.with_suffix(_LOCK))
+    if descriptor is None:
+        raise BlockingIOError(f"another process listens at {path}")
     place = Place(name, socket.socket(socket.AF_UNIX), descriptor)
     try:
-        place.listener.bind(str(home / name))
+        os.pwrite(descriptor, os.urandom(_TOKEN_BYTES // 2).hex().encode(), 0)
+        path.unlink(missing_ok=True)  # Of a process that was killed.
+        place.listener.bind(str(path))
         place.listener.listen(_MOST_WAITING)
     except BaseException:
         place.close()
@@ -112,29 +150,32 @@ def folder() -> Path:
     return private_folder(Path(tempfile.gettempdir(), f"spark-windows-{os.getuid()}"))
 
 
-def _lock(home: Path) -> tuple[str, int]:
-    """Return a new name, and the descriptor of its lock file, which is locked."""
+def _try_lock(path: Path) -> int | None:
+    """Return the descriptor of a lock file, which is locked; None if another process has locked it."""
     while True:
-        name = os.urandom(8).hex()
-        lock = os.open(home / f"{name}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_nlink:  # Else another process has taken it for one that is left over.
-                return name, lock
-        os.close(lock)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        if os.fstat(descriptor).st_nlink:  # Else another process has taken it for one that is left over.
+            return descriptor
+        os.close(descriptor)
 
 
-def _remove_ended(lock: Path) -> None:
-    """Remove a socket and its lock file, unless a process holds the lock.
+def _remove_ended(path: Path) -> None:
+    """Remove a lock file and the socket beside it, unless a process holds the lock.
 
     Raises:
         BlockingIOError: one does.
         OSError: something else is in the way.
     """
-    descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        lock.with_suffix("").unlink(missing_ok=True)
-        lock.unlink(missing_ok=True)
+        if path.suffix == _LOCK:
+            path.with_suffix("").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)

@@ -73,7 +73,7 @@ def _become(order: Order, asked: Connection) -> None:
     """Be the process that is asked for. Does not return."""
     try:
         order.take_over()
-        main(*order.parent, tell=lambda name: _answer(asked, name))
+        main(order.name, *order.parent, tell=lambda name: _answer(asked, name))
     except BaseException:  # noqa: BLE001 - it must not go on as a second starter
         traceback.print_exc()
     finally:

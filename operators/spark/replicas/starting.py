@@ -10,7 +10,7 @@ from contextlib import suppress
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.orders import Order
 from operators.spark.replicas.parents import Parent
-from operators.spark.replicas.sockets import socket_of
+from operators.spark.replicas.sockets import living, one_at_a_time, socket_of
 
 _START_S = 60.0
 """How long a process may take until it listens."""
@@ -31,46 +31,51 @@ def use_starter(name: str) -> None:
     _starter = name
 
 
-def start(parent: Parent) -> str:
-    """Return the name of the socket of a new process.
+def start(parent: Parent, name: str) -> None:
+    """Start the process that listens under a name, unless it lives.
 
     It has this one's environment, folder, limits, search path and stderr.
 
     Args:
         parent: the process with which it ends.
+        name: the name of its socket.
 
     Raises:
         OSError: it cannot be started, or does not listen; says why.
     """
-    return _forked(parent) or _afresh(parent)
+    with one_at_a_time(name, 2 * _START_S):
+        if not living(name):
+            told = _forked(parent, name) or _afresh(parent, name)
+            if told != name:
+                raise ChildProcessError(f"it says {told!r} in place of the name of its socket")
 
 
-def _forked(parent: Parent) -> str:
-    """The same of one that the starter has forked; "" if it does not get as far as to listen."""
+def _forked(parent: Parent, name: str) -> str:
+    """What a process says that the starter has forked, once it listens; "" if it does not get that far."""
     with suppress(OSError, EOFError):
         path = socket_of(_starter)
         if path is not None:
             with Connection.to(path, _START_S) as asking:
-                asking.send(Order.like_this_process(parent).encode())
-                return asking.receive().decode("ascii")
+                asking.send(Order.like_this_process(parent, name).encode())
+                return asking.receive().decode("ascii", "replace")
     return ""
 
 
-def _afresh(parent: Parent) -> str:
+def _afresh(parent: Parent, name: str) -> str:
     _started[:] = [one for one in _started if one.poll() is None]
-    command = [sys.executable, "-c", _CODE, *parent.arguments, *sys.path]
+    command = [sys.executable, "-c", _CODE, name, *parent.arguments, *sys.path]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    name = ""
+    told = ""
     try:
-        name = _first_line(process)
+        told = _first_line(process)
     finally:
         if process.stdout is not None:
             process.stdout.close()
-        if not name:
+        if not told:
             process.kill()
             process.wait()
     _started.append(process)
-    return name
+    return told
 
 
 def _first_line(process: "subprocess.Popen[bytes]") -> str:
@@ -84,4 +89,4 @@ def _first_line(process: "subprocess.Popen[bytes]") -> str:
         if not piece:
             raise ChildProcessError(f"it has ended with exit code {process.wait()} before it listened")
         said += piece
-    return said.decode("ascii").strip()
+    return said.decode("ascii", "replace").strip()

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -20,7 +21,7 @@ from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.copies import drop_all, drop_ordered
 from operators.spark.replicas.local_files import UNUSED_S
 from operators.spark.replicas.parents import Parent
-from operators.spark.replicas.sockets import listen
+from operators.spark.replicas.sockets import Place, listen
 
 _UNKNOWN_S = 120.0
 _LOOK_S = 1.0
@@ -41,39 +42,54 @@ def print_name(name: str) -> None:
     os.dup2(2, 1)
 
 
-def main(key: str, number: str, began: str, tell: Callable[[str], None] = print_name) -> None:
+def main(name: str, number: str, began: str, tell: Callable[[str], None] = print_name) -> None:
     """Hold copies until there is nobody to hold them for.
 
     Args:
-        key: the key of the executor.
+        name: the name of the socket.
         number: the process number of the workers' parent.
         began: when that began.
         tell: gets the name of the socket, once the process listens.
+
+    Raises:
+        OSError: the socket cannot be made, or another process listens there.
     """
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     show_name(NAME)
-    parent = Parent(int(number), began)
-    place, service = listen(), BucketService(key)
+    place, service = listen(name), BucketService()
+    place.listener.settimeout(_LOOK_S)
     # What a user's function forks may outlive this process, and nobody is to wait for an answer of it.
     os.register_at_fork(after_in_child=place.leave)
     os.register_at_fork(after_in_child=service.leave)
-    Thread(target=service.accept, args=(place.listener,), name="buckets", daemon=True).start()
+    attending = partial(_attend, service, place, Parent(int(number), began))
+    Thread(target=attending, name="tasks", daemon=True).start()
     tell(place.name)
-    ending: Thread | None = None
-    """Closes the copies, for which snapshots that are being written are completed."""
-    while parent.lives():
-        if ending is None and service.idle_s() > (UNUSED_S if service.known else _UNKNOWN_S):
-            service.end()
-            place.close()
-            ending = Thread(target=drop_all, name="end", daemon=True)
-            ending.start()
-        if ending is not None and not ending.is_alive() and service.idle_s():
-            break
-        with suppress(OSError):
-            drop_ordered()
-        time.sleep(_LOOK_S)
+    _work(service)
+    service.end()
+    place.close()
+    while service.serve_next(_LOOK_S):  # What was accepted meanwhile.
+        pass
+    drop_all()
     # Not as programs end: that waits for all threads, also for those that functions of users have left.
+    os._exit(0)
+
+
+def _work(service: BucketService) -> None:
+    """Work for tasks until there have been none for long."""
+    looked = time.monotonic()
+    while service.idle_s() <= (UNUSED_S if service.known else _UNKNOWN_S):
+        service.serve_next(_LOOK_S)
+        if time.monotonic() - looked >= _LOOK_S:
+            looked = time.monotonic()
+            with suppress(OSError):
+                drop_ordered()
+
+
+def _attend(service: BucketService, place: Place, parent: Parent) -> None:
+    """Accept what tasks ask for, and end the process with the parent, whatever it does."""
+    while parent.lives():
+        service.accept(place.listener)
     os._exit(0)

@@ -1,18 +1,16 @@
 """The task's side of the protocol: it has a bucket worked on where the bucket's copy is, or works on it itself.
 
-`protocol` says who is asked after whom. Nothing is written before all is done.
+`protocol` says what is done after which answer. Nothing is written before all is done.
 """
 
 import logging
 import sys
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import SubprocessError
 
 from operators.spark.base.logs import warn_once
-from operators.spark.base.private_files import read_small, write_small
 from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import parents
 from operators.spark.replicas.calls import Done, Functions, Outcome, Request, Work
@@ -20,9 +18,9 @@ from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.messages import (
     Asked,
-    Busy,
     Emitted,
     Failed,
+    Ready,
     Wanted,
     WantedFunctions,
     decode_answer,
@@ -32,14 +30,12 @@ from operators.spark.replicas.messages import (
 )
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.protocol import NEXT, Heard, TaskState
-from operators.spark.replicas.slots import Slot, free_slot, remove_old_slots
-from operators.spark.replicas.sockets import is_listening, socket_of
+from operators.spark.replicas.sockets import living, socket_of
 from operators.spark.replicas.starting import start
 from serializers import SerializationError
 from state_backends import StateError
 from state_backends.journal import Journal
 
-_OWNER = "owner"
 _REST_S = 300.0
 """How long is not asked again: a process that stood still or answered what is no answer; any, for functions that fail there."""
 _ENDING_S = 1.0
@@ -63,14 +59,17 @@ _resting: dict[str, float] = {}
 """Until when they are not asked, in monotonic seconds: by the names of sockets, by origins, and for the start of processes."""
 
 
-def run_where_held(job: Work, functions: Functions, journal: Journal, request: Request) -> Outcome:
-    """Work on a bucket, in the process that has its copy; if need be, one is started.
+def run_where_held(
+    job: Work, functions: Functions, journal: Journal, request: Request, number: int
+) -> Outcome:
+    """Work on a bucket, in the process that has its copy; if need be, it is started.
 
     Args:
         job: the job of the operator.
         functions: the same, to be sent.
         journal: the journal of the bucket.
         request: what is to be done.
+        number: the number of the process among those of the executor.
 
     Raises:
         StateError: two such processes have died of the request, one after the other.
@@ -79,7 +78,7 @@ def run_where_held(job: Work, functions: Functions, journal: Journal, request: R
     large = request.blobs.large  # Too large for memory is too large for a message.
     if not large and not _rests(repr(functions.origin)):
         bucket_dir = job.config.directory / request.pointer.store_id
-        answer = _Call(bucket_dir, functions, journal, request).run()
+        answer = _Call(bucket_dir, functions, journal, request, number).run()
     done = answer if isinstance(answer, Done) else job.run(journal.get, request)
     if done is answer or large:  # The next batch is worked on where the state is.
         drop_copy(job.config, request.pointer.store_id)
@@ -104,13 +103,17 @@ class _Call:
         functions: to be sent.
         journal: the journal of the bucket, to be read.
         request: what is to be done.
+        number: the number of the process.
     """
 
-    def __init__(self, bucket_dir: Path, functions: Functions, journal: Journal, request: Request) -> None:
+    def __init__(
+        self, bucket_dir: Path, functions: Functions, journal: Journal, request: Request, number: int
+    ) -> None:
         self._bucket_dir = bucket_dir
         self._functions = functions
         self._journal = journal
         self._request = request
+        self._number = number
 
     def run(self) -> Done | Failed | None:
         """What came of it; None if no process answers, or none may work on it now.
@@ -118,82 +121,63 @@ class _Call:
         Raises:
             StateError: two processes have died, one after the other.
         """
-        state, answer = TaskState.ASK_HOLDER, None
+        state, answer = TaskState.ASK, None
         while state.asks:
-            heard, answer = self._ask(state)
+            heard, answer = self._ask()
             state = NEXT[state, heard]
         if state is TaskState.FAIL:
             raise StateError(_DEAD)
         return answer
 
-    def _ask(self, state: TaskState) -> tuple[Heard, Done | Failed | None]:
-        if state is TaskState.ASK_HOLDER:
-            try:
-                return self._ask_process(read_small(self._bucket_dir / _OWNER) or "")
-            except OSError:
-                return Heard.NOBODY, None
-        try:
-            return self._ask_free()
-        except OSError as error:
-            warn_once(
-                _LOG,
-                "workers cannot start processes for state, and keep state themselves: %s",
-                error,
-            )
-            return Heard.CANNOT, None
-
-    def _ask_free(self) -> tuple[Heard, Done | Failed | None]:
-        """Ask a process that has no work at this moment, for which the bucket is new."""
+    def _ask(self) -> tuple[Heard, Done | Failed | None]:
+        """Ask the bucket's process, which is started if it does not live."""
         parent = parents.parent()
-        passed = frozenset(name for name in [*_resting] if _rests(name))
-        with free_slot(parent.key, passed) as slot:
-            if not (is_listening(slot.name) or self._fill(slot, parent)):
-                return Heard.CANNOT, None
-            name = slot.name
-            heard, answer = self._ask_process(name)
-            if heard is Heard.DONE:
-                with suppress(OSError):  # Then each call looks for a process.
-                    write_small(self._bucket_dir / _OWNER, name)
-            return heard, answer
+        name = f"{parent.key}-{self._number}"
+        if _rests(name):
+            return Heard.NOBODY, None
+        try:
+            token = living(name) or self._started(parent, name)
+            return self._ask_process(name, token) if token else (Heard.NOBODY, None)
+        except OSError as error:
+            warn_once(_LOG, "workers cannot start processes for state, and keep state themselves: %s", error)
+            return Heard.NOBODY, None
 
     @staticmethod
-    def _fill(slot: Slot, parent: Parent) -> bool:
-        """Start a process for the slot; return whether there is one."""
+    def _started(parent: Parent, name: str) -> str:
+        """Start the process of this name, and return its token; "" if that fails."""
         if _rests(_START):
-            return False
+            return ""
         try:
-            remove_old_slots()
-            slot.fill(start(parent))
+            start(parent, name)
         except (OSError, ValueError, SubprocessError) as error:
             _rest(_START)
             warn_once(_LOG, _NOT_STARTED, _REST_S, error)
-            return False
-        return True
+            return ""
+        return living(name)
 
-    def _ask_process(self, name: str) -> tuple[Heard, Done | Failed | None]:
-        """Ask the process that listens at a socket of this name."""
+    def _ask_process(self, name: str, token: str) -> tuple[Heard, Done | Failed | None]:
+        """Ask the process with this token that listens at a socket of this name."""
         path = socket_of(name)
-        if path is None or _rests(name):
+        if path is None:
             return Heard.NOBODY, None
         try:
-            process = Connection.to(path, PATIENCE_S)
-        except TimeoutError as error:
+            with Connection.to(path, PATIENCE_S) as process:
+                if not isinstance(decode_answer(process.receive(), ""), Ready):
+                    return Heard.REFUSED, None
+                try:
+                    return self._converse(process)
+                except (ConnectionError, EOFError) as error:
+                    return self._has_ended(name, token, error), None
+        except (TimeoutError, SerializationError) as error:
             return self._rest_from(name, error), None
-        except OSError as error:
-            _LOG.debug("nobody listens at %s: %s", name, error)
+        except (OSError, EOFError) as error:
+            _LOG.debug("the process at %s ended before it was asked: %s", name, error)
             return Heard.NOBODY, None
-        with process:
-            try:
-                return self._converse(process)
-            except (TimeoutError, SerializationError) as error:
-                return self._rest_from(name, error), None
-            except (OSError, EOFError) as error:
-                return self._has_ended(name, error), None
 
     def _converse(self, process: Connection) -> tuple[Heard, Done | Failed | None]:
         """Send the request, and what the process wants for it, until there is an end."""
         request, emitted = self._request, Spool(self._bucket_dir.parent)
-        process.send(encode_request(Asked(parents.parent().key, self._functions.origin, request)))
+        process.send(encode_request(Asked(self._functions.origin, request)))
         while True:
             answer = decode_answer(process.receive(), request.pointer.store_id)
             if isinstance(answer, Wanted):
@@ -210,7 +194,7 @@ class _Call:
             elif isinstance(answer, Failed):
                 return Heard.FAILED, answer
             else:
-                return Heard.BUSY if isinstance(answer, Busy) else Heard.UNKNOWN, None
+                return Heard.REFUSED, None
 
     @staticmethod
     def _rest_from(name: str, error: Exception) -> Heard:
@@ -223,12 +207,12 @@ class _Call:
         )
         return Heard.SILENT
 
-    def _has_ended(self, name: str, error: Exception) -> Heard:
+    def _has_ended(self, name: str, token: str, error: Exception) -> Heard:
         """It died of the request or by chance; or it took the request for something else, and closed the connection."""
         deadline = time.monotonic() + _ENDING_S
-        while is_listening(name) and time.monotonic() < deadline:
+        while (lives := living(name) == token) and time.monotonic() < deadline:
             time.sleep(_ENDING_S / 100)
-        if is_listening(name):
+        if lives:
             return self._rest_from(name, error)
         _LOG.warning(_DIED, self._bucket_dir.name, error)
         return Heard.DIED

@@ -24,7 +24,6 @@ from operators.runtime.fill import Fill, history_of
 from operators.spark.base.failures import located, task
 from operators.spark.base.session import check_workers
 from operators.spark.base.types import spark_schema
-from operators.spark.base.user_code_lock import one_at_a_time
 from operators.spark.base.workers import prepare_worker
 from operators.spark.batch.bounded import BoundedRun, refuse_late
 from operators.spark.batch.bounded_input import input_columns, sort_input
@@ -68,8 +67,7 @@ class OpenPages(BoundedRun):
     def _step(self, engine: Engine, table: pa.Table, close_time: int) -> Iterator[pa.RecordBatch]:
         """Process rows, and drop what is emitted."""
         step = Step(engine.state.close_time, close_time)
-        with one_at_a_time(self.binding):
-            engine.step(self._batch(table).records, step)
+        engine.step(self._batch(table).records, step)
         refuse_late(step.counters)
         return iter(())
 
@@ -137,7 +135,7 @@ class FillBuckets:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield a row that describes each file; rows in are numbers of buckets."""
         prepare_worker()
-        with located(f"filling a savepoint in {task()}"), one_at_a_time(self.fill.binding):
+        with located(f"filling a savepoint in {task()}"):
             for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
                 for file in self.fill.files(Folder(self.uri), number, self.buckets):
                     yield from file.table().to_batches()

@@ -10,8 +10,8 @@ from operators.runtime.binding import Binding
 from operators.runtime.metrics import add_metrics
 from operators.runtime.stateful import StatefulOperator, rebuilt_once
 from operators.runtime.watermark_rule import WatermarkRule
+from operators.spark.base.forked import end_if_forked
 from operators.spark.base.logs import warn_once
-from operators.spark.base.user_code_lock import end_if_forked, in_turn
 from operators.spark.inputs.blobs import BLOB_BYTES
 from operators.spark.replicas.calls import Done, Outcome, Request
 from operators.spark.replicas.copies import lease_copy, remove_other_copies
@@ -56,6 +56,7 @@ class Job:
         watermark_rule: how close times follow from the watermark.
         savepoint: what a query without a checkpoint starts from.
         requests: to forget keys; None if the query looks for none.
+        processes: the number of processes for state of each executor; None for the number of cores of its machine.
     """
 
     binding: Binding
@@ -64,6 +65,7 @@ class Job:
     watermark_rule: WatermarkRule
     savepoint: Savepoint | None = None
     requests: Requests | None = None
+    processes: int | None = None
 
     def clock(self, call: Call, progress: Progress) -> StreamClock:
         """Return what time it is in a call of a bucket whose last batch left this progress."""
@@ -80,17 +82,14 @@ class Job:
         return any(policy.is_over(one.retired, batch) for one in pointer.retired)
 
     def run(self, read: Callable[[str], bytes | None], request: Request) -> Done:
-        """Work on a bucket with this process's copy, when no other bucket is worked on in this process.
+        """Work on a bucket with this process's copy.
 
         Args:
             read: returns a blob of the bucket's journal, or None.
             request: what is to be done.
         """
         journal = HeldJournal(read, self.config.directory)
-        with in_turn():
-            outcome = rebuilt_once(
-                lambda again: self._attempt(journal, request, check=again), journal.rollback
-            )
+        outcome = rebuilt_once(lambda again: self._attempt(journal, request, check=again), journal.rollback)
         return Done(journal.changes(), outcome)
 
     def _attempt(self, journal: Journal, request: Request, *, check: bool) -> Outcome:

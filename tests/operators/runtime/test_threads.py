@@ -4,11 +4,12 @@ import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -31,11 +32,11 @@ from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
 from operators.spark.replicas.connection import Connection
-from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.copies import drop_all
 from operators.spark.replicas.messages import (
     Asked,
-    Busy,
     Done,
+    Ready,
     Wanted,
     WantedFunctions,
     decode_answer,
@@ -216,20 +217,20 @@ class Bucket:
         pointer = read_pointer(self.journal) or replace(Pointer.fresh(), store_id=self.name)
         blobs = Blobs([*to_blobs(rows)])
         watermark = number * ROWS * 5_000 + round(BEGIN.timestamp() * 1_000)
-        asked = encode_request(
-            Asked("key", origin, Request(pointer, 0, number, Call(watermark, number), blobs))
-        )
+        asked = encode_request(Asked(origin, Request(pointer, 0, number, Call(watermark, number), blobs)))
         one, other = socket.socketpair(socket.AF_UNIX)
-        Thread(target=service._serve, args=(other,), daemon=True).start()
+        service.take(Connection(other, 60))
         with Connection(one, 60) as task:
-            task.send(asked)
-            while isinstance(answer := decode_answer(task.receive(), self.name), Wanted | WantedFunctions):
-                if isinstance(answer, Wanted):
+            while isinstance(
+                answer := decode_answer(task.receive(), self.name), Ready | Wanted | WantedFunctions
+            ):
+                if isinstance(answer, Ready):
+                    task.send(asked)
+                elif isinstance(answer, Wanted):
                     task.send(encode_blob(self.journal.get(answer.name)))
                 else:
                     functions = Functions(origin, "warning", cloudpickle.dumps(self.job))
                     task.send(encode_functions(functions, sys.path))
-        assert not isinstance(answer, Busy)
         assert isinstance(answer, Done), answer
         for name, blob in answer.changes:
             if blob is None:
@@ -240,13 +241,36 @@ class Bucket:
         return [row for table in from_blobs(answer.outcome.blobs) for row in table.to_pylist()]
 
 
+@contextmanager
+def at_work() -> Iterator[BucketService]:
+    """A service whose main thread works for tasks, and closes all copies after each third of them."""
+    service, ends = BucketService(), Event()
+
+    def main() -> None:
+        worked = 0
+        while not ends.is_set():
+            worked += service.serve_next(0.1)
+            if worked >= 3:
+                worked = 0
+                drop_all()
+        drop_all()
+
+    thread = Thread(target=main)
+    thread.start()
+    try:
+        yield service
+    finally:
+        ends.set()
+        thread.join()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["memory", "rocksdb", "spark"])
 @pytest.mark.usefixtures("switching")
 def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Path) -> None:
     """Each bucket gets the rows that it gets alone, whatever other buckets and operators are worked on in between.
 
-    Snapshots are uploaded meanwhile. Every second batch is read back: the copy of the bucket is made anew of them and the log.
+    Snapshots are uploaded meanwhile. After each third batch, copies are made anew of them and the log.
     """
     options = {"state.directory": str(tmp_path / "state")}
     if backend != "spark":
@@ -259,21 +283,14 @@ def test_a_process_for_state_works_for_several_tasks(backend: str, tmp_path: Pat
         names = job.binding.inputs.names
         bucket = Bucket(job, f"{run}{seed:07x}{ALL.index(kind):08x}", MemoryJournal())
         batches = [table(number, seed).select(names) for number in range(BATCHES)]
-        found = []
-        try:
-            for number, rows in enumerate(batches):
-                found.append(bucket.batch(service, Origin(run, kind), number, rows))
-                if number % 2:
-                    drop_copy(config, bucket.name)
-        finally:
-            drop_copy(config, bucket.name)
-        return found
+        return [bucket.batch(service, Origin(run, kind), number, rows) for number, rows in enumerate(batches)]
 
     jobs = [(kind, seed) for seed in range(EACH) for kind in ALL]
-    one, many = BucketService("key"), BucketService("key")
-    alone = [work(*each, one, "a") for each in jobs]
-    with ThreadPoolExecutor(THREADS) as pool:
-        together = [*pool.map(lambda each: work(*each, many, "b"), jobs)]
+    found = []
+    for run, threads in (("a", 1), ("b", THREADS)):
+        with at_work() as service, ThreadPoolExecutor(threads) as pool:
+            found.append([*pool.map(lambda each: work(*each, service, run), jobs)])  # noqa: B023 - called here
+    alone, together = found
     assert alone == together
     assert all(map(any, together))
     manifests = [*(tmp_path / "snapshots").glob("*/*.json")]

@@ -36,7 +36,7 @@ from operators.spark.base.logs import log_at
 from operators.spark.inputs.blobs import from_blobs, to_blobs
 from operators.spark.replicas import parents, starting
 from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
-from operators.spark.replicas.copies import is_held, open_copies
+from operators.spark.replicas.copies import open_copies
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import socket_of
 from operators.spark.replicas.where_held import run_where_held
@@ -164,7 +164,7 @@ def batch(
         request = Request(pointer, 0, number, call, Blobs([*to_blobs(table)]))
         pickled = cloudpickle.dumps(bucket_job)  # type: ignore[no-untyped-call]
         origin = Origin(run, f"{folder.name} {code}")
-        outcome = run_where_held(bucket_job, Functions(origin, "warning", pickled), journal, request)
+        outcome = run_where_held(bucket_job, Functions(origin, "warning", pickled), journal, request, 0)
         journal.commit()
     finally:
         journal.close()
@@ -196,15 +196,14 @@ def worker(*folders: Path, backend: str, run: str = "run", code: int = 1) -> Ite
             process.kill()
 
 
-def state_process(folder: Path) -> int | None:
-    """The number of the process that has the bucket's copy, if it lives."""
-    (owner,) = (folder / "local").glob("*/owner")
-    return process_at(owner)
+def name_of_process() -> str:
+    """The name of the process that has the copies of this worker's executor."""
+    return f"{parents.parent().key}-0"
 
 
-def process_at(owner: Path) -> int | None:
-    """The number of the process that such a file says, if it lives."""
-    path = socket_of(owner.read_text())
+def state_process() -> int | None:
+    """The number of the process that has the copies of this worker's executor, if it lives."""
+    path = socket_of(name_of_process())
     assert path is not None
     with socket.socket(socket.AF_UNIX) as asking:
         try:
@@ -214,9 +213,9 @@ def process_at(owner: Path) -> int | None:
         return int(struct.unpack("iII", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
-def has_free_copy(config: StateConfig, store_id: str) -> bool:
-    """Whether this process has a copy of a bucket that no thread holds."""
-    return (store_id, config) in open_copies() and not is_held(store_id)
+def has_copy_of(config: StateConfig, store_id: str) -> bool:
+    """Whether this process has a copy of a bucket."""
+    return (store_id, config) in open_copies()
 
 
 def has_ended(number: int) -> bool:

@@ -2,11 +2,13 @@
 
     python -m tests.operators.spark.many_buckets FOLDER BACKEND
 
-prints a line of JSON: the rows of all windows, as the stream emits them, and as a bounded frame of the same files has them.
+prints a line of JSON: the rows of all windows, as the stream emits them, and as a bounded frame of the same files has them; and
+how many buckets each process for state has in the end.
 """
 
 import json
 import sys
+from collections import Counter
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +20,7 @@ from pyspark.sql import DataFrame
 from operators import TumblingWindows, spark_session
 from operators import aggregates as agg
 from tests.operators.spark.frames import session_conf, use_up, write_numbered
+from tests.state_processes import holders, is_state_process
 
 BATCHES, ROWS, KEYS = 15, 400, 40
 SCHEMA = "k string, at timestamp, amount decimal(30, 3), day date, number bigint"
@@ -60,6 +63,14 @@ def rows(frame: DataFrame, before: str) -> list[str]:
     return sorted(str(row) for row in frame.where(f"window.end < timestamp'{before}'").collect())
 
 
+def buckets_of_processes(folder: Path) -> list[int]:
+    """How many buckets each process has whose copies are in a folder."""
+    held = Counter(
+        number for lock in folder.glob("**/*.lock") for number in holders(lock) if is_state_process(number)
+    )
+    return sorted(held.values())
+
+
 def main(folder: Path, backend: str) -> None:
     """Run the query, in a session of its own."""
     conf = {**session_conf(folder), "spark.sql.session.timeZone": "UTC"}
@@ -70,13 +81,19 @@ def main(folder: Path, backend: str) -> None:
     for batch in range(BATCHES):
         put(source, batch)
     files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
-    out = OPERATOR.apply(files, "at", backend=backend)
+    local = {"state.directory": str(folder / "state")}
+    out = OPERATOR.apply(files, "at", backend=backend, options=local)
     writer = out.writeStream.format("parquet").option("path", str(folder / "out"))
     use_up(writer.option("checkpointLocation", str(folder / "checkpoint")).start)
     bounded = OPERATOR.apply(spark.read.schema(SCHEMA).parquet(str(source)), "at")
     streamed = spark.read.schema(out.schema).parquet(str(folder / "out"))
     end = "1970-01-01 00:14:00"
-    print(json.dumps({"streamed": rows(streamed, end), "bounded": rows(bounded, end)}))  # noqa: T201 - read by a test
+    told = {
+        "streamed": rows(streamed, end),
+        "bounded": rows(bounded, end),
+        "buckets": buckets_of_processes(folder),
+    }
+    print(json.dumps(told))  # noqa: T201 - read by a test
     spark.stop()
 
 

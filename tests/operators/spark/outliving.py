@@ -24,8 +24,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from operators import TumblingWindows, spark_session
 from operators import aggregates as agg
-from tests.operators.spark.bucket_worker import has_ended, process_at
-from tests.state_processes import starters
+from tests.operators.spark.bucket_worker import has_ended
+from tests.state_processes import holders, is_state_process, starters
 
 SCHEMA = "k string, at timestamp"
 BATCHES = 3
@@ -61,10 +61,11 @@ def seen(query: StreamingQuery) -> dict[str, Any]:
 
 
 def places(folder: Path) -> dict[str, Any]:
-    """Where the buckets are."""
-    owners = sorted((folder / "local").glob("*/*/owner"))
-    locks = [len([*owner.parent.glob("*.lock")]) for owner in owners]
-    return {"processes": [process_at(owner) for owner in owners], "copies": locks}
+    """Which process for state has each bucket, and how many copies of it there are."""
+    buckets = sorted({lock.parent for lock in (folder / "local").glob("*/*/*.lock")})
+    locks = [[*bucket.glob("*.lock")] for bucket in buckets]
+    held = [filter(is_state_process, set[int]().union(*map(holders, of_bucket))) for of_bucket in locks]
+    return {"processes": [next(found, None) for found in held], "copies": [*map(len, locks)]}
 
 
 def wait(between: str, workers: list[int]) -> None:

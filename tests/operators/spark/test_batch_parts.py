@@ -25,11 +25,12 @@ from operators.spark.inputs import blobs, spool
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas import parents, where_held
+from operators.spark.replicas import where_held
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Request, in_place
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.messages import Ready, decode_answer
 from operators.spark.replicas.protocol import Heard
 from operators.spark.stream import batch_parts
 from operators.spark.stream.job import Job
@@ -316,12 +317,17 @@ def test_rows_that_are_too_large_for_a_message_are_sent_one_blob_at_a_time(
     request = Request(replace(Pointer.fresh(), store_id=store_id), 0, 0, Call(0, 0), sent)
     functions = Functions(Origin("run", "digest"), "warning", cloudpickle.dumps(job))
     one, other = socket.socketpair(socket.AF_UNIX)
-    Thread(target=BucketService(parents.parent().key)._serve, args=(other,), daemon=True).start()
+    service = BucketService()
+    service.take(Connection(other, 60))
+    thread = Thread(target=service.serve_next, args=(60,), daemon=True)
+    thread.start()
     with limits(at_once), Connection(one, 60) as process:
-        call = where_held._Call(tmp_path / store_id, functions, MemoryJournal(), request)
+        call = where_held._Call(tmp_path / store_id, functions, MemoryJournal(), request, 0)
+        assert Ready() == decode_answer(process.receive(), store_id)
         heard, answer = call._converse(process)
         assert Heard.DONE is heard
         assert isinstance(answer, Done)
+    thread.join()
     found = pa.concat_tables(from_blobs(answer.outcome.blobs))
     assert (at_once is not None) == isinstance(answer.outcome.blobs, Spool)
     assert (at_once is not None) == (len(answer.outcome.blobs) > 10)

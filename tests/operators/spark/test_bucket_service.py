@@ -35,8 +35,9 @@ from operators.spark.replicas.held_journal import HeldJournal
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
+    Busy,
     Failed,
-    Unknown,
+    Ready,
     Wanted,
     WantedFunctions,
     decode_answer,
@@ -51,6 +52,7 @@ from state_backends.durability.progress import Progress
 from state_backends.journal import MemoryJournal
 
 Weak = weakref.ReferenceType[Any]
+ASKED = 4
 
 
 class ShortOf(socket.socket):
@@ -65,18 +67,6 @@ class ShortOf(socket.socket):
         return super().accept()
 
 
-class Unstarted(Thread):
-    """A thread that the system cannot start, some times."""
-
-    times = 3
-
-    def start(self) -> None:
-        Unstarted.times -= 1
-        if Unstarted.times >= 0:
-            raise RuntimeError("can't start new thread")
-        super().start()
-
-
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Where to listen."""
@@ -89,6 +79,7 @@ def is_alive(place: str) -> bool:
     """Whether the process answers what is no request, by closing the connection."""
     with Connection.to(Path(place), 60) as task:
         try:
+            assert Ready() == decode_answer(task.receive(), "")
             task.send(b"\xc1")
             task.receive()
         except (EOFError, ConnectionError):
@@ -96,33 +87,60 @@ def is_alive(place: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("of", ["files", "threads"])
 def test_a_shortage_passes(
-    place: str, of: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The loop that accepts connections pauses after each failure, and goes on; it says so once."""
+    """The thread that accepts connections pauses after each failure, and goes on; it says so once."""
     pauses: list[float] = []
     monkeypatch.setattr(
         bucket_service, "time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic)
     )
-    if of == "threads":
-        monkeypatch.setattr(Unstarted, "times", 3)
-        monkeypatch.setattr(bucket_service, "Thread", Unstarted)
-    listener = (ShortOf if of == "files" else socket.socket)(socket.AF_UNIX)
+    listener = ShortOf(socket.AF_UNIX)
     listener.bind(place)
     listener.listen()
-    monkeypatch.setattr(bucket_service, "_SIGNS_S", 0.1)  # So that the loop ends soon after `end`.
-    service = BucketService("key")
-    loop = Thread(target=service.accept, args=(listener,), daemon=True)
-    loop.start()
-    assert [True] * 4 == [is_alive(place) for _ in range(4)]
-    service.end()
-    loop.join()
+    listener.settimeout(60)
+    service = BucketService()
+
+    def accept() -> None:
+        for _ in range(ShortOf.times + ASKED):
+            service.accept(listener)
+
+    threads = [
+        Thread(target=accept, daemon=True),
+        Thread(target=lambda: [service.serve_next(60) for _ in range(ASKED)], daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    assert [True] * ASKED == [is_alive(place) for _ in range(ASKED)]
+    for thread in threads:
+        thread.join()
     listener.close()
-    assert [bucket_service._PAUSE_S] * 3 == pauses
+    assert [bucket_service._PAUSE_S] * ShortOf.times == pauses
     assert 1 == sum(
         one.levelname == "WARNING" and "cannot work for a task" in one.message for one in caplog.records
     )
+
+
+def test_those_that_wait_for_work_of_a_task_that_ended_are_sent_away() -> None:
+    """It may take for ever, and those that ask while it goes on do not wait for it. Those before it are worked for."""
+    service = BucketService()
+    pairs = [socket.socketpair(socket.AF_UNIX) for _ in range(3)]
+    first, second, third = (Connection(one, 60) for one, _ in pairs)
+    for _, other in pairs[:2]:
+        service.take(Connection(other, 60))
+    thread = Thread(target=service.serve_next, args=(60,), daemon=True)
+    thread.start()
+    assert Ready() == decode_answer(first.receive(), ONE)
+    service._worked_for = SimpleNamespace(has_ended=lambda: True)  # type: ignore[assignment]
+    service.take(Connection(pairs[2][1], 60))
+    for task in (second, third):
+        assert Busy() == decode_answer(task.receive(), ONE)
+        with pytest.raises(EOFError):
+            task.receive()
+    first.close()
+    thread.join()
+    assert service._worked_for is None
+    assert not service._accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +156,7 @@ class Worker:
     to: BucketService
 
     def asks(
-        self, bucket: str, *, run: str = "run", key: str = "key", identity: dict[str, Any] | None = None
+        self, bucket: str, *, run: str = "run", identity: dict[str, Any] | None = None
     ) -> tuple[Answer, Weak | None]:
         """What the service answers to a batch of two records, and a reference to what the functions hold, if it wanted them."""
         bucket_job = job(self.folder)
@@ -147,11 +165,16 @@ class Worker:
         request = Request(pointer, 0, 0, Call(0, 0), Blobs([*to_blobs(rows)]))
         origin = Origin(run, "digest")
         one, other = socket.socketpair(socket.AF_UNIX)
-        Thread(target=self.to._serve, args=(other,), daemon=True).start()
+        self.to.take(Connection(other, 60))
+        Thread(target=self.to.serve_next, args=(60,), daemon=True).start()
         held = None
         with Connection(one, 60) as task:
-            task.send(encode_request(Asked(key, origin, request)))
-            while isinstance(answer := decode_answer(task.receive(), bucket), WantedFunctions | Wanted):
+            while isinstance(
+                answer := decode_answer(task.receive(), bucket), Ready | WantedFunctions | Wanted
+            ):
+                if isinstance(answer, Ready):
+                    task.send(encode_request(Asked(origin, request)))
+                    continue
                 if isinstance(answer, Wanted):
                     task.send(encode_blob(None))
                     continue
@@ -198,7 +221,7 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]
     """A worker of a service, whose copies are closed afterwards."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     LARGE.clear()
-    yield Worker(tmp_path, BucketService("key"))
+    yield Worker(tmp_path, BucketService())
     for name, config in open_copies():
         if str(config.directory) == str(tmp_path):
             drop_copy(config, name)
@@ -228,15 +251,7 @@ def test_functions_are_kept_as_long_as_the_copy(at_work: Worker) -> None:
     assert second() is not None
 
 
-def test_functions_of_another_executor_are_not_taken(at_work: Worker) -> None:
-    """Nor is worked for it, and a copy that it has now itself is closed."""
-    assert isinstance(at_work.asks(ONE)[0], Done)
-    assert isinstance(at_work.asks(ONE, run="of others", key="other")[0], Unknown)
-    assert set() == {name for name, _ in open_copies()} & {ONE}
-    assert 1 == len(LARGE)
-
-
-def test_a_state_that_is_refused_is_no_matter_of_threads(
+def test_a_state_that_is_refused_is_no_matter_of_processes(
     at_work: Worker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The warning has the way out of the error, and no guess at functions."""
@@ -246,7 +261,7 @@ def test_a_state_that_is_refused_is_no_matter_of_threads(
     assert isinstance(answer, Failed)
     (said,) = [one.message for one in caplog.records if "work on a bucket failed" in one.message]
     assert "StateError: the checkpoint holds the state of another operator" in said
-    assert "thread" not in said
+    assert "depend" not in said
 
 
 def test_copies_of_an_earlier_run_are_closed_in_time(
@@ -300,7 +315,7 @@ def test_parts_of_a_snapshot_that_wait_to_be_written_are_not_in_memory(
 
 
 def test_a_task_that_stands_still_is_not_waited_for() -> None:
-    """It does not hold the bucket's copy, nor the turn of user functions."""
+    """Others wait for their turn."""
     one, other = socket.socketpair(socket.AF_UNIX)
     with (
         Connection(one, 0.2) as task,

@@ -13,10 +13,10 @@ import pyspark
 import pytest
 
 from operators.spark.base.java import ensure_java
-from tests.operators.spark.bucket_worker import has_ended, process_at
+from tests.operators.spark.bucket_worker import has_ended
 from tests.operators.spark.connect_client import CASES
 from tests.patience import files, wait_until
-from tests.state_processes import is_state_process
+from tests.state_processes import holders, is_state_process
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
@@ -121,12 +121,12 @@ def outcome(
         client.kill()
     assert 0 == client.wait(), err.read_text()
     told = [json.loads(line) for line in out.read_text().splitlines() if line.startswith('{"case"')]
-    found = {process_at(owner) for owner in server.state.glob("*/owner")}
-    holders = {holder for holder in found if holder is not None and is_state_process(holder)}
+    found = {holder for lock in server.state.glob("*/*.lock") for holder in holders(lock)}
+    holding = {*filter(is_state_process, found)}
     server.process.terminate()
     server.process.wait()
-    left = {holder for holder in holders if not has_ended(holder)}
-    return Outcome({one["case"]: one["wrong"] for one in told}, holders, left)
+    left = {holder for holder in holding if not has_ended(holder)}
+    return Outcome({one["case"]: one["wrong"] for one in told}, holding, left)
 
 
 @pytest.mark.parametrize("case", CASES)

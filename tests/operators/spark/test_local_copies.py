@@ -127,7 +127,7 @@ filled(Path(sys.argv[1]), BUCKET)
 """
 HOLDS = {
     "a process for state": "from operators.spark.replicas.state_process import main; "
-    "import os; main('key', str(os.getpid()), '', lambda name: print(name, flush=True))",
+    "import os; main('0' * 16, str(os.getpid()), '', lambda name: print(name, flush=True))",
     "a worker": "print('ready', flush=True); input(); filled(Path(sys.argv[1]), BUCKET); "
     "print('filled', flush=True); sys.stdin.read()",
     "one that is killed": "print('ready', flush=True); sys.stdin.read()",

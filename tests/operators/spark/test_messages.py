@@ -12,6 +12,7 @@ from operators.spark.replicas.messages import (
     Busy,
     Emitted,
     Failed,
+    Ready,
     Unknown,
     Wanted,
     WantedFunctions,
@@ -41,7 +42,7 @@ REQUEST = Request(
     ],
 )
 def test_requests(request_: Request) -> None:
-    asked = Asked("key", Origin("run", "digest"), request_)
+    asked = Asked(Origin("run", "digest"), request_)
     assert asked == decode_request(encode_request(asked))
 
 
@@ -59,6 +60,7 @@ def test_answers(outcome: Outcome) -> None:
         Wanted("log-2"),
         WantedFunctions(),
         Emitted(b"rows"),
+        Ready(),
         Busy(),
         Unknown(),
         Failed("ValueError: bad\nline"),

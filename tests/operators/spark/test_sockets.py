@@ -1,6 +1,7 @@
 """Where processes listen: in a folder of this user alone, each under a name of its own, until it ends."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.spark.replicas.sockets import listen, socket_of
+from operators.spark.replicas.sockets import listen, living, one_at_a_time, socket_of
 
 LISTENS = """
 from operators.spark.replicas.sockets import listen
@@ -37,7 +38,7 @@ def process(*before: str) -> subprocess.Popen[str]:
 
 def names(folder: Path) -> set[str]:
     """The names of all sockets."""
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+    return {path.name for path in folder.iterdir() if not path.suffix}
 
 
 @pytest.mark.parametrize("before", [[], ["unshare", "--pid", "--fork"]], ids=["here", "in a container"])
@@ -74,8 +75,19 @@ def test_a_killed_process_leaves_nothing_for_long(folder: Path) -> None:
 
 def test_names_lead_nowhere_else(folder: Path) -> None:
     """What is no name of a socket has none."""
-    assert folder / "0123456789abcdef" == socket_of("0123456789abcdef")
-    wrong = ["", "x", "0" * 15, "0" * 17, "../" + "0" * 13, "/tmp/0123456789a", "0123456789abcdef\n", None]  # noqa: S108
+    for name in ("0123456789abcdef", "0123456789abcdef-0", "0123456789abcdef-9999"):
+        assert folder / name == socket_of(name)
+    wrong = [
+        "",
+        "x",
+        "0" * 15,
+        "0" * 17,
+        "../" + "0" * 13,
+        "/tmp/0123456789a",  # noqa: S108
+        "0123456789abcdef\n",
+        "0" * 16 + "-",
+        None,
+    ]
     assert [None] * len(wrong) == [socket_of(name) for name in wrong]
 
 
@@ -102,3 +114,44 @@ def test_what_is_in_the_way_stays(folder: Path, tmp_path: Path) -> None:
     listen().close()
     assert (tmp_path / "mine.lock").exists()
     assert (folder / "0123456789abcdef.lock").is_symlink()
+
+
+def test_a_name_is_that_of_one_process_at_a_time(folder: Path) -> None:
+    """Its successor has another token, and gets what is asked of it from then on."""
+    name = "0123456789abcdef-3"
+    assert not living(name)
+    with process() as other:
+        assert other.stdout is not None
+        theirs = other.stdout.readline().strip()
+        before = living(theirs)
+        assert before
+        with pytest.raises(BlockingIOError, match="another process listens"):
+            listen(theirs)
+        other.kill()
+    assert not living(theirs)
+    place = listen(theirs)
+    assert living(theirs) not in ("", before)
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(folder / theirs))
+    own = listen(name)
+    assert {theirs, name} == names(folder)
+    for one in (place, own):
+        one.close()
+    assert not living(name)
+
+
+def test_those_that_start_a_process_take_turns(folder: Path) -> None:
+    """One that waits for too long says for whom; and what is left goes with the next process that listens."""
+    name = "0123456789abcdef-3"
+    with (
+        one_at_a_time(name, 1.0),
+        one_at_a_time("0123456789abcdef-4", 1.0),
+        pytest.raises(TimeoutError, match=f"another process has held .*/{name}.turn for 0.05 s"),
+        one_at_a_time(name, 0.05),
+    ):
+        pass
+    with one_at_a_time(name, 0.0):
+        listen().close()
+        assert [name] == [path.stem for path in folder.glob("*.turn")]
+    listen().close()
+    assert [] == [*folder.glob("*.turn")]

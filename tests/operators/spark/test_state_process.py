@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,15 +18,14 @@ from pyspark import TaskContext
 from operators.spark.replicas import starting, where_held
 from operators.spark.replicas.copies import drop_copy
 from operators.spark.replicas.parents import Parent
-from operators.spark.replicas.slots import free_slot, remove_old_slots
-from operators.spark.replicas.sockets import is_listening, listen
+from operators.spark.replicas.sockets import living
 from tests.operators.spark.bucket_worker import (
     PARENT,
     STARTER,
     batch,
     daemon_with_starter,
+    has_copy_of,
     has_ended,
-    has_free_copy,
     job,
     state_process,
 )
@@ -34,7 +34,7 @@ from tests.operators.spark.test_where_held import ROWS, counts, store_id
 Started = list["subprocess.Popen[bytes]"]
 SOON = (
     "import sys, operators.spark.replicas.state_process as process; process.{0} = 0.5; "
-    "process.main('key', sys.argv[1], sys.argv[2])"
+    "process.main(sys.argv[3], sys.argv[1], sys.argv[2])"
 )
 
 
@@ -61,7 +61,8 @@ def bucket(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Mon
 @contextmanager
 def begun(constant: str, parent: Parent, first: str = "") -> Iterator["subprocess.Popen[bytes]"]:
     """A process for state of which one time is half a second, and what it runs first. It is killed in the end."""
-    command = [sys.executable, "-c", first + SOON.format(constant), str(parent.number), parent.began]
+    code, name = first + SOON.format(constant), os.urandom(8).hex()
+    command = [sys.executable, "-c", code, str(parent.number), parent.began, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             yield process
@@ -78,7 +79,8 @@ def test_a_process_that_nobody_asks_ends() -> None:
 
 UNENDING = {
     "a thread of a function": "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); ",
-    "an upload": "from operators.spark import copies; copies._changing.acquire(); ",
+    "an upload": "import time; from operators.spark.replicas import state_process; "
+    "state_process.drop_all = lambda: time.sleep(600); ",
 }
 """What would keep a process from ending."""
 
@@ -99,7 +101,7 @@ def test_a_process_that_waits_for_its_end_ends_with_its_parent(what: str) -> Non
         with begun("_UNKNOWN_S", Parent.of(executor.pid), UNENDING[what]) as process:
             assert process.stdout is not None
             name = process.stdout.readline().decode().strip()
-            while is_listening(name):
+            while living(name):
                 time.sleep(0.05)
             executor.kill()
             assert has_ended(process.pid)
@@ -146,26 +148,26 @@ def test_where_no_process_can_be_started(
         assert [] == batch(folder, "memory", "run", 0)
     assert ROWS == counts(batch(folder, "memory", "run", 1))
     config = job(folder, "memory").config
-    assert has_free_copy(config, store_id(folder))
+    assert has_copy_of(config, store_id(folder))
     assert 1 == caplog.text.count(
         "no process for state can be started: for 300 s, this worker keeps the state itself"
     )
     where_held._resting.clear()
     assert ROWS == counts(batch(folder, "memory", "run", 2))
-    assert not has_free_copy(config, store_id(folder))
+    assert not has_copy_of(config, store_id(folder))
 
 
 @pytest.mark.slow
 def test_a_function_that_ends_its_process_ends_the_worker_alone(bucket: Path) -> None:
     """As with any function in a worker of Spark."""
     assert [] == batch(bucket, "memory", "run", 0)
-    holder = state_process(bucket)
+    holder = state_process()
     (bucket / "fate").write_text("0 exits")
     with pytest.raises(SystemExit):
         batch(bucket, "memory", "run", 1)
     (bucket / "fate").unlink()
     assert ROWS == counts(batch(bucket, "memory", "run", 1))
-    assert holder == state_process(bucket)
+    assert holder == state_process()
 
 
 @pytest.mark.slow
@@ -185,14 +187,14 @@ def test_a_process_that_a_function_leaves_takes_nobody_s_place(bucket: Path) -> 
     (bucket / "fate").write_text("0 leaves")
     assert ROWS == counts(batch(bucket, "memory", "run", 1))
     (bucket / "fate").unlink()
-    left, holder = int((bucket / "left").read_text()), state_process(bucket)
+    left, holder = int((bucket / "left").read_text()), state_process()
     assert holder is not None
     try:
         os.kill(holder, signal.SIGKILL)
         assert has_ended(holder)
-        assert state_process(bucket) is None
+        assert state_process() is None
         assert ROWS == counts(batch(bucket, "memory", "run", 2))
-        assert not has_free_copy(job(bucket, "memory").config, store_id(bucket))
+        assert not has_copy_of(job(bucket, "memory").config, store_id(bucket))
         assert Path(f"/proc/{left}").exists()
     finally:
         os.kill(left, signal.SIGKILL)
@@ -202,12 +204,12 @@ def test_a_process_that_a_function_leaves_takes_nobody_s_place(bucket: Path) -> 
 def test_a_function_that_starts_threads(bucket: Path) -> None:
     """They run in the process that has the copy, and one that does not end is no matter."""
     assert [] == batch(bucket, "memory", "run", 0)
-    holder = state_process(bucket)
+    holder = state_process()
     (bucket / "fate").write_text("0 threads")
     assert ROWS == counts(batch(bucket, "memory", "run", 1))
     assert ROWS == counts(batch(bucket, "memory", "run", 2))
-    assert holder == state_process(bucket)
-    assert not has_free_copy(job(bucket, "memory").config, store_id(bucket))
+    assert holder == state_process()
+    assert not has_copy_of(job(bucket, "memory").config, store_id(bucket))
 
 
 @pytest.mark.slow
@@ -221,7 +223,7 @@ def test_a_function_that_needs_the_task_is_called_in_it(
     (bucket / "fate").write_text("0 asks")
     for number in (1, 2):
         assert ROWS == counts(batch(bucket, "memory", "run", number))
-        assert has_free_copy(job(bucket, "memory").config, store_id(bucket))
+        assert has_copy_of(job(bucket, "memory").config, store_id(bucket))
     assert 1 == caplog.text.count("functions of the operator fail in the process that has copies of buckets")
     assert "'NoneType' object has no attribute 'partitionId'" in caplog.text
     drop_copy(job(bucket, "memory").config, store_id(bucket))
@@ -255,7 +257,7 @@ def test_the_limit_of_the_workers_memory_holds(bucket: Path) -> None:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as limited:
         assert limited.stdout is not None
         first, error, second = (limited.stdout.readline() for _ in range(3))
-        holder = state_process(bucket)
+        holder = state_process()
         assert holder is not None
         assert bool(starting._starter) == (os.getpgid(holder) != os.getpgid(limited.pid))
         limits = Path(f"/proc/{holder}/limits").read_text()
@@ -280,52 +282,37 @@ def test_functions_meet_the_environment_of_the_worker(bucket: Path, monkeypatch:
     drop_copy(job(bucket, "memory").config, store_id(bucket))
 
 
-def test_tasks_at_once_have_processes_of_their_own(processes: Started) -> None:
-    """One after another they share one."""
-    assert not processes
-    key = f"test{os.getpid():012}"
-    with free_slot(key, frozenset()) as first, free_slot(key, frozenset()) as second:
-        first.fill("a" * 16)
-        second.fill("b" * 16)
-    with free_slot(key, frozenset()) as again:
-        assert "a" * 16 == again.name
-    with free_slot(key, frozenset({"a" * 16})) as other:
-        assert "b" * 16 == other.name
-
-
-def test_slots_of_processes_that_have_ended_are_removed(processes: Started) -> None:
-    """Those of live ones stay, and those that somebody holds."""
-    assert not processes
-    key, place = f"{os.getpid():016x}", listen()
-    with free_slot(key, frozenset()) as live, free_slot(key, frozenset()) as ended:
-        live.fill(place.name)
-        ended.fill("c" * 16)
-        with free_slot(key, frozenset()) as held:
-            held.fill("d" * 16)
-            live_number, held_number = (os.fstat(slot.descriptor).st_ino for slot in (live, held))
-    assert is_listening(place.name)
-    with free_slot(key, frozenset({place.name, "c" * 16})) as held:
-        remove_old_slots()
-        assert 1 == os.fstat(held.descriptor).st_nlink
-        assert held_number == os.fstat(held.descriptor).st_ino
-        with free_slot(key, frozenset()) as still:
-            assert live_number == os.fstat(still.descriptor).st_ino
-        with free_slot(key, frozenset({place.name})) as new:
-            assert not new.name
-    place.close()
-    remove_old_slots()
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["afresh", "forked"])
+def test_tasks_at_once_start_one_process(
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch, processes: Started
+) -> None:
+    """Whoever comes first starts it; the others wait for it, and ask the same one."""
+    folders = [folder / name for name in "abcd"]
+    for one in folders:
+        one.mkdir()
+    with daemon_with_starter() as (_, name), ThreadPoolExecutor(4) as pool:
+        monkeypatch.setattr(starting, "_starter", name if how == "forked" else "")
+        work = [pool.submit(batch, one, "memory", "run", 0) for one in folders]
+        assert [[]] * 4 == [one.result() for one in work]
+        assert (how == "afresh") == len(processes)
+        holder = state_process()
+        assert [] == [one for one in folders if has_copy_of(job(one, "memory").config, store_id(one))]
+        assert ROWS == counts(batch(folders[0], "memory", "run", 1))
+        assert holder == state_process()
+    assert holder is not None
 
 
 @pytest.mark.slow
 def test_processes_are_waited_for(processes: Started) -> None:
     """Those that have ended do not stay in the system's table of processes."""
-    parent = Parent.of(os.getpid())
-    starting.start(parent)
+    parent, name = Parent.of(os.getpid()), os.urandom(8).hex()
+    starting.start(parent, name)
     (first,) = processes
     with suppress(ProcessLookupError):
         os.kill(first.pid, signal.SIGKILL)
     while first.poll() is None:
         time.sleep(0.01)
-    starting.start(parent)
+    starting.start(parent, name)
     assert [first.pid] != [one.pid for one in processes]
     assert 1 == len(processes)

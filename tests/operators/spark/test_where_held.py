@@ -6,8 +6,9 @@ import signal
 import socket
 import sqlite3
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from s3_server import CREDENTIALS, running
 from operators.spark.replicas import messages, parents, where_held
 from operators.spark.replicas.calls import Origin
 from operators.spark.replicas.connection import Connection
-from operators.spark.replicas.copies import drop_copy, lease_copy
+from operators.spark.replicas.copies import drop_copy
+from operators.spark.replicas.messages import Ready, encode_answer
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.sockets import listen, socket_of
 from operators.spark.stream.bucket_task import label_of
@@ -31,17 +33,16 @@ from state_backends import StateError
 from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.snapshots import SnapshotFolder
-from state_backends.journal import MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal
 from tests.effort import few, slow
-from tests.feeds import committed
 from tests.operators.spark.bucket_worker import (
     PARENT,
     SNAPSHOTS,
     batch,
+    has_copy_of,
     has_ended,
-    has_free_copy,
     job,
+    name_of_process,
     state_process,
     worker,
 )
@@ -66,7 +67,7 @@ def counts(rows: list[tuple[object, ...]]) -> list[tuple[object, object]]:
 
 def has_copy(folder: Path, backend: str) -> bool:
     """Whether this process has a copy of the bucket."""
-    return has_free_copy(job(folder, backend).config, store_id(folder))
+    return has_copy_of(job(folder, backend).config, store_id(folder))
 
 
 def stored(folder: Path) -> Pointer:
@@ -81,11 +82,6 @@ def stored(folder: Path) -> Pointer:
 def store_id(folder: Path) -> str:
     """The name of the bucket's state."""
     return stored(folder).store_id
-
-
-def owner_file(folder: Path) -> Path:
-    """The file that says which process has the bucket's copy."""
-    return folder / "local" / store_id(folder) / "owner"
 
 
 @pytest.fixture
@@ -125,18 +121,18 @@ def test_the_copy_outlives_the_worker(folders: list[Path], backend: str) -> None
     assert [] == alone_batch(alone, backend, 0)
     with worker(folder, backend=backend) as first:
         first.kill()
-    holder = state_process(folder)
+    holder = state_process()
     for number in (1, 2, 3):
         assert ROWS == counts(batch(folder, backend, "run", number))
         assert ROWS == counts(alone_batch(alone, backend, number))
         assert blobs(alone) == blobs(folder)
-        assert holder == state_process(folder)
+        assert holder == state_process()
     assert not has_copy(folder, backend)
     assert holder is not None
     os.kill(holder, signal.SIGKILL)
     assert has_ended(holder)
     assert ROWS == counts(batch(folder, backend, "run", 4))
-    assert state_process(folder) not in (None, holder)
+    assert state_process() not in (None, holder)
     assert not has_copy(folder, backend)
     assert ROWS == counts(batch(folder, backend, "run", 5))
 
@@ -145,17 +141,17 @@ def test_the_copy_outlives_the_worker(folders: list[Path], backend: str) -> None
 def test_a_process_that_dies_at_work_is_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing was written by then, so another one works on the batch from its start."""
     assert [] == batch(folder, "rocksdb", "run", 0)
-    before = state_process(folder)
+    before = state_process()
     (folder / "fate").write_text("0 once")
     assert ROWS == counts(batch(folder, "rocksdb", "run", 1))
-    assert state_process(folder) not in (None, before)
+    assert state_process() not in (None, before)
     assert 1 == caplog.text.count("the process that had the copy of")
 
 
 def test_a_process_that_is_killed_at_work_is_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """From outside, as the kernel does for lack of memory: the copy is rebuilt within the task, and the log says why."""
     assert [] == batch(folder, "memory", "run", 0)
-    before = state_process(folder)
+    before = state_process()
     assert before is not None
     (folder / "slow").touch()
 
@@ -168,13 +164,13 @@ def test_a_process_that_is_killed_at_work_is_replaced(folder: Path, caplog: pyte
     killer.start()
     assert ROWS == counts(batch(folder, "memory", "run", 1))
     killer.join()
-    after = state_process(folder)
+    after = state_process()
     assert after not in (None, before)
     assert 1 == caplog.text.count(
         "has died without an error message: it was killed, perhaps because memory ran out"
     )
     assert ROWS == counts(batch(folder, "memory", "run", 2))
-    assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
+    assert (after, False) == (state_process(), has_copy(folder, "memory"))
 
 
 @pytest.fixture
@@ -203,16 +199,16 @@ def test_a_process_that_the_kernel_kills_for_memory_is_replaced(
 ) -> None:
     """It needs more than its control group may have, in the middle of a batch: the copy is rebuilt within the task."""
     assert [] == batch(folder, "memory", "run", 0)
-    before = state_process(folder)
+    before = state_process()
     assert before is not None
     (cramped / "cgroup.procs").write_text(str(before))
     assert ROWS == counts(batch(folder, "memory", "run", 1, more=200_000))
     assert has_ended(before)
-    after = state_process(folder)
+    after = state_process()
     assert after not in (None, before)
     assert "it was killed, perhaps because memory ran out" in caplog.text
     assert [*ROWS, ("c", 200_000)] == counts(batch(folder, "memory", "run", 2))
-    assert (after, False) == (state_process(folder), has_copy(folder, "memory"))
+    assert (after, False) == (state_process(), has_copy(folder, "memory"))
 
 
 @pytest.mark.slow
@@ -238,34 +234,77 @@ def test_long_work_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_a_process_that_stands_still_is_replaced(
+def test_a_process_that_stands_still_is_left_out(
     folders: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No step waits for it without a limit: not sending more than a socket holds, nor waiting for the answer.
 
-    It is not asked again for a while, for any bucket: another process takes its buckets over.
+    It is not asked again for a while, for any bucket: the worker has copies of its own. Later it goes on.
     """
-    sent, waited, rests = folders
+    waited, rests, _ = folders
     for one in folders:
         assert [] == batch(one, "memory", "run", 0)
-    holder = state_process(sent)
+    holder = state_process()
     assert holder is not None
-    assert [holder] * 2 == [state_process(one) for one in (waited, rests)]
     monkeypatch.setattr(where_held, "PATIENCE_S", PATIENCE_S)
     os.kill(holder, signal.SIGSTOP)
-    assert ROWS == counts(batch(sent, "memory", "run", 1, more=100_000))
-    assert has_copy(sent, "memory")
-    monkeypatch.setattr(where_held, "_resting", {})
-    assert ROWS == counts(batch(waited, "memory", "run", 1))
+    assert ROWS == counts(batch(waited, "memory", "run", 1, more=100_000))
+    monkeypatch.setattr(where_held, "PATIENCE_S", 600.0)
+    assert ROWS == counts(batch(rests, "memory", "run", 1))
     assert has_copy(waited, "memory")
-    os.kill(holder, signal.SIGCONT)
-    monkeypatch.setattr(where_held, "PATIENCE_S", 60.0)
-    for one in (rests, waited):
-        number = 2 if one is waited else 1
-        assert ROWS == counts(batch(one, "memory", "run", number))
-        assert not has_copy(one, "memory")
-        assert state_process(one) not in (None, holder)
+    assert has_copy(rests, "memory")
     assert 1 == caplog.text.count("the worker waits 300 s before it asks the process for state again")
+    os.kill(holder, signal.SIGCONT)
+    where_held._resting.clear()
+    for one in (rests, waited):
+        expected = [*ROWS, ("c", 100_000)] if one is waited else ROWS
+        assert expected == counts(batch(one, "memory", "run", 2))
+        assert not has_copy(one, "memory")
+    assert holder == state_process()
+
+
+@pytest.mark.slow
+def test_tasks_wait_for_their_turn(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process works for one after the other. What a task has to send may be more than a socket holds."""
+    slow_one, other, _ = folders
+    for one in folders:
+        assert [] == batch(one, "memory", "run", 0)
+    monkeypatch.setattr(
+        where_held, "PATIENCE_S", 7.0
+    )  # More than the signs' distance, and less than the work takes.
+    (slow_one / "slow").touch()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(batch, slow_one, "memory", "run", 1)
+        wait_until((slow_one / "began").exists, "the work", files(slow_one))
+        second = pool.submit(batch, other, "memory", "run", 1, more=100_000)
+        time.sleep(1.0)
+        assert not second.done()
+        assert ROWS == counts(first.result())
+        assert ROWS == counts(second.result())
+    assert not has_copy(slow_one, "memory")
+    assert not has_copy(other, "memory")
+
+
+@pytest.mark.slow
+def test_a_task_that_waits_for_a_process_that_dies_works_alone(folders: list[Path]) -> None:
+    """What killed it was not the bucket of that task: it does not count as a death of its own."""
+    killed, other, _ = folders
+    for one in folders:
+        assert [] == batch(one, "memory", "run", 0)
+    (killed / "slow").touch()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(batch, killed, "memory", "run", 1)
+        wait_until((killed / "began").exists, "the work", files(killed))
+        second = pool.submit(batch, other, "memory", "run", 1)
+        time.sleep(0.5)
+        holder = state_process()
+        assert holder is not None
+        (killed / "slow").unlink()
+        os.kill(holder, signal.SIGKILL)
+        assert ROWS == counts(first.result())
+        assert ROWS == counts(second.result())
+    assert not has_copy(killed, "memory")
+    assert has_copy(other, "memory")
 
 
 def works_on(folder: Path, backend: str) -> bool:
@@ -317,7 +356,7 @@ def test_a_snapshot_is_completed_when_its_worker_has_ended(
 def test_work_of_a_cancelled_task_counts_for_nothing(folder: Path, backend: str) -> None:
     """The process works on when Spark ends the worker. The next attempt, here with other records, does not wait for it."""
     assert [] == batch(folder, backend, "run", 0)
-    holder = state_process(folder)
+    holder = state_process()
     (folder / "slow").touch()
     environment = {**os.environ, PARENT: str(os.getpid())}
     with Popen([sys.executable, "-c", CANCELLED, str(folder), backend, "5"], env=environment) as cancelled:
@@ -326,7 +365,7 @@ def test_work_of_a_cancelled_task_counts_for_nothing(folder: Path, backend: str)
         cancelled.kill()
     (folder / "slow").unlink()
     assert ROWS == counts(batch(folder, backend, "run", 1))
-    assert has_copy(folder, backend)  # The process was busy.
+    assert has_copy(folder, backend)  # It was sent away.
     wait_until(
         lambda: works_on(folder, backend) and not has_copy(folder, backend),
         "the end of the cancelled work",
@@ -335,7 +374,7 @@ def test_work_of_a_cancelled_task_counts_for_nothing(folder: Path, backend: str)
     for _ in range(2):
         assert works_on(folder, backend)
     assert not has_copy(folder, backend)
-    assert holder == state_process(folder)
+    assert holder == state_process()
 
 
 @pytest.mark.parametrize(("backend", "told"), [("memory", True), ("rocksdb", True), ("spark", False)])
@@ -404,26 +443,26 @@ def test_functions_that_fail_only_there_are_called_here(
 def test_functions_of_another_run_or_code_are_not_used(folder: Path, run: str, code: int) -> None:
     """The process gets the new ones, and works in the same directory. Users can give two runs the same name."""
     assert [] == batch(folder, "rocksdb", run, 0, code)
-    holder = state_process(folder)
+    holder = state_process()
     first = [("a", 2 * code), ("b", code)]
     assert first == counts(batch(folder, "rocksdb", "run", 1))
-    assert holder == state_process(folder)
+    assert holder == state_process()
     assert [".lock"] == [path.suffix for path in (folder / "local" / store_id(folder)).glob("*.lock")]
     assert ROWS == counts(batch(folder, "rocksdb", "run", 2))
     assert not has_copy(folder, "rocksdb")
 
 
 @pytest.mark.slow
-def test_the_process_of_another_executor_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be of an application that ended, or have other code: it closes its copy, and one of this executor's takes over."""
+def test_executors_have_processes_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may be of an application that ended, or have other code."""
     assert [] == batch(folder, "rocksdb", "run of another application", 0)
-    first = state_process(folder)
+    first = state_process()
     with Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as executor:
         monkeypatch.setattr(parents, "parent", lambda: Parent.of(executor.pid))
+        assert state_process() is None
         assert ROWS == counts(batch(folder, "rocksdb", "run", 1))
-        second = state_process(folder)
+        second = state_process()
         assert second not in (None, first)
-        assert [".lock"] == [path.suffix for path in (folder / "local" / store_id(folder)).glob("*.lock")]
         executor.kill()
     assert second is not None
     assert has_ended(second)
@@ -433,20 +472,21 @@ def test_the_process_of_another_executor_is_not_used(folder: Path, monkeypatch: 
 def test_what_is_no_request_is_refused(folder: Path) -> None:
     """The connection is closed, and the process works on for others."""
     assert [] == batch(folder, "memory", "run", 0)
-    holder = state_process(folder)
-    address = socket_of(owner_file(folder).read_text())
+    holder = state_process()
+    address = socket_of(name_of_process())
     assert address is not None
     for message in (
         b"\xc1",
         msgpack.packb(7),
-        msgpack.packb([messages._FORMAT, "key", "run", "1", b"?", 0, 0, [], []]),
+        msgpack.packb([messages._FORMAT, "run", "1", b"?", 0, 0, [], []]),
     ):
         with Connection.to(address, 60) as stranger:
+            assert encode_answer(Ready()) == stranger.receive()
             stranger.send(message)
             with pytest.raises((EOFError, ConnectionError)):
                 stranger.receive()
     assert ROWS == counts(batch(folder, "memory", "run", 1))
-    assert holder == state_process(folder)
+    assert holder == state_process()
 
 
 OTHER, OWN = "the pointer of another state", "the bucket's pointer"
@@ -473,6 +513,7 @@ BAD_ANSWERS: dict[str, Any] = {
 def answered(listener: socket.socket, answer: bytes | None) -> None:
     """Answer one request, or close the connection."""
     with Connection(listener.accept()[0], 60) as task:
+        task.send(encode_answer(Ready()))
         task.receive()
         if answer is not None:
             task.send(answer)
@@ -483,7 +524,7 @@ def answered(listener: socket.socket, answer: bytes | None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", few([*BAD_ANSWERS, "no msgpack", "half a message", "closed"], 5))
 def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
-    """This process works itself, and nothing of the answer is written. In the next batch, no stranger works."""
+    """This process works itself, and nothing of the answer is written."""
     assert [] == batch(folder, "memory", "run", 0)
     own = stored(folder)
     pointers = {OWN: own.encode(), OTHER: replace(own, store_id="0" * 16).encode()}
@@ -495,80 +536,20 @@ def test_any_bad_answer_is_no_answer(folder: Path, case: str) -> None:
 
     others = {"no msgpack": b"\xc1", "half a message": msgpack.packb([1, CHANGES])[:-3], "closed": None}
     answer = others[case] if case in others else msgpack.packb(filled(BAD_ANSWERS[case]))
-    place = listen()
-    owner_file(folder).write_text(place.name)
+    holder = state_process()
+    assert holder is not None
+    os.kill(holder, signal.SIGKILL)
+    assert has_ended(holder)
+    place = listen(name_of_process())
     thread = Thread(target=answered, args=(place.listener, answer))
     thread.start()
     assert ROWS == counts(batch(folder, "memory", "run", 1))
     thread.join()
     assert has_copy(folder, "memory")
+    place.close()
+    where_held._resting.clear()
     assert ROWS == counts(batch(folder, "memory", "run", 2))
     assert not has_copy(folder, "memory")
-    place.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", few(["{0}", "../{1}/x", "\xff\xfe", "", "0" * 16, "é" * 16], 3))
-def test_only_a_name_is_read_from_the_file_of_the_owner(folder: Path, tmp_path: Path, name: str) -> None:
-    """Rows go to no socket outside of this user's folder, whatever somebody writes into the file."""
-    assert [] == batch(folder, "memory", "run", 0)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "x"))
-        listener.listen()
-        listener.setblocking(False)
-        text = name.format(tmp_path / "x", os.path.relpath(tmp_path, tempfile.gettempdir()))
-        owner_file(folder).write_bytes(text.encode("latin-1"))
-        assert ROWS == counts(batch(folder, "memory", "run", 1))
-        with pytest.raises(BlockingIOError):
-            listener.accept()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", ["pipe", "link", "folder"])
-def test_what_is_no_file_of_ours_is_not_read(folder: Path, tmp_path: Path, what: str) -> None:
-    """A pipe would be waited for, and a link can lead anywhere. Where it can, this process announces itself in its place."""
-    assert [] == batch(folder, "memory", "run", 0)
-    (tmp_path / "mine").write_text("0" * 16)
-    place = owner_file(folder)
-    place.unlink()
-    if what == "pipe":
-        os.mkfifo(place)
-    elif what == "link":
-        place.symlink_to(tmp_path / "mine")
-    else:
-        place.mkdir()
-    assert ROWS == counts(batch(folder, "memory", "run", 1))
-    assert "0" * 16 == (tmp_path / "mine").read_text()
-    assert (what == "folder") == place.is_dir()
-    assert what == "folder" or socket_of(place.read_text()) is not None
-
-
-@pytest.mark.slow
-def test_nothing_is_written_through_planted_links(folder: Path, tmp_path: Path) -> None:
-    """Not even under the name that the file had before it was complete, in earlier versions."""
-    assert [] == batch(folder, "memory", "run", 0)
-    (tmp_path / "mine").write_text("kept")
-    owner_file(folder).with_name(f"owner-{os.getpid()}").symlink_to(tmp_path / "mine")
-    assert ROWS == counts(batch(folder, "memory", "run", 1))
-    assert "kept" == (tmp_path / "mine").read_text()
-
-
-def test_a_copy_that_a_thread_holds_is_left_to_it(tmp_path: Path) -> None:
-    """As two attempts of a task may work on a bucket at once, the second has a copy for itself, which does not stay."""
-    one = job(tmp_path, "memory")
-    journal = MemoryJournal()
-    table = one.binding.inputs.empty()
-    with lease_copy(one.binding, one.config, "bucket") as first:
-        committed(first, journal, 0, [table])
-        assert not has_free_copy(one.config, "bucket")
-        drop_copy(one.config, "bucket")
-        with lease_copy(one.binding, one.config, "bucket") as second:
-            assert second is not first
-            committed(second, journal, 0, [table])
-    with lease_copy(one.binding, one.config, "bucket") as again:
-        assert again is first
-    drop_copy(one.config, "bucket")
-    assert not has_free_copy(one.config, "bucket")
 
 
 @pytest.mark.slow
