@@ -17,7 +17,7 @@ from operators.sinks.changes import changes_of
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import FoundPage, PageTable, Wanted
 from operators.sinks.published import HEADS_EDITION, note_row
-from serializers import CorruptDataError, pack_value, unpack_value
+from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
 from serializers.shapes import count, instance, refusing
 
 _KEY = b"edition"
@@ -34,12 +34,15 @@ def noted_edition(found: FoundPage) -> int:
     """Return the edition that a note names.
 
     Raises:
+        NewerFormatError: a newer version wrote it.
         CorruptDataError: the bytes are something else.
     """
     with refusing(_WHAT):
         version, *rest = instance(list, unpack_value(found.page))
-        if count(version) != _VERSION or len(rest) != 1:
-            raise CorruptDataError(f"{_WHAT} has another form")
+        if count(version) > _VERSION:
+            raise NewerFormatError(_WHAT, version, _VERSION)
+        if len(rest) != 1:
+            raise CorruptDataError(f"{_WHAT}: it has {len(rest)} values")
         return count(rest[0])
 
 

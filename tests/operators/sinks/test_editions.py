@@ -11,7 +11,10 @@ import pytest
 
 from operators.runtime.page_rows import PAGE_ROWS, in_parts
 from operators.sinks import Changes, PageTable, PostgresPages, RedisPages, SinkError, SQLitePages
+from operators.sinks.editions import noted_edition
+from operators.sinks.pages import FoundPage
 from operators.sinks.published import find_heads
+from serializers import CorruptDataError, NewerFormatError, pack_value
 from tests.operators.sinks.publishing import PART_BYTES, Publisher, moment
 from tests.operators.sinks.redis_server import redis_server
 from tests.operators.sinks.test_features_now import MINUTE, SIMPLE
@@ -193,3 +196,18 @@ def test_parts_have_all_rows_in_their_order() -> None:
     sizes = [part.nbytes for part in parts if part.num_rows > 1]
     assert max(sizes) <= 10_500
     assert len(parts) > 8
+
+
+@pytest.mark.parametrize(
+    ("page", "error"),
+    [
+        (b"\xff", CorruptDataError),
+        (pack_value([1]), CorruptDataError),
+        (pack_value([1, 2, 3]), CorruptDataError),
+        (pack_value([1, "x"]), CorruptDataError),
+        (pack_value([2, 7]), NewerFormatError),
+    ],
+)
+def test_a_note_that_is_damaged_or_newer_is_named(page: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error, match="the note of an edition in a table of pages"):
+        noted_edition(FoundPage(0, 0, 0, page))
