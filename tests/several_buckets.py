@@ -12,8 +12,8 @@ from operators.columns.records import FAR_PAST
 from operators.runtime.stateful import StatefulOperator
 from serializers.keys import bucket_of, encode_keys
 from state_backends import resolve
+from state_backends.checkpoints.open_bucket import open_bucket
 from state_backends.checkpoints.savepoint import Savepoint, write_bucket, write_header
-from state_backends.checkpoints.stored_bucket import open_bucket
 from state_backends.durability.folders import Folder
 from state_backends.durability.progress import Progress
 from state_backends.journal import MemoryJournal

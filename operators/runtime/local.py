@@ -26,8 +26,9 @@ from operators.runtime.stateful import StatefulOperator, rebuilt_once
 from operators.steps.step import Counters
 from state_backends import StateConfig, StateError, resolve
 from state_backends.checkpoints.forms import since_in
+from state_backends.checkpoints.open_bucket import open_bucket
 from state_backends.checkpoints.savepoint import Savepoint, check_new, read_header, write_bucket, write_header
-from state_backends.checkpoints.stored_bucket import Bucket, open_bucket
+from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.folders import Folder, absolute
 from state_backends.durability.pointer import Pointer, Snapshot, read_pointer
 from state_backends.errors import DamagedCopyError

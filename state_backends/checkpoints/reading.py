@@ -22,10 +22,11 @@ from state_backends.checkpoints.metadata import (
     spark_errors,
     unreadable,
 )
+from state_backends.checkpoints.open_bucket import journal_from_parts, open_bucket
 from state_backends.checkpoints.query import last_batch
 from state_backends.checkpoints.sizes import segment_sizes
 from state_backends.checkpoints.spark_files import damaged_file
-from state_backends.checkpoints.stored_bucket import Bucket, journal_from_parts, open_bucket
+from state_backends.checkpoints.stored_bucket import Bucket
 from state_backends.durability.folders import absolute
 from state_backends.durability.pointer import Pointer
 from state_backends.errors import StateError

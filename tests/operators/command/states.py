@@ -11,9 +11,9 @@ from operators import HoppingWindows
 from operators import aggregates as agg
 from operators.command.report.markup import Content, Unread
 from state_backends.checkpoints.metadata import StoredOperator
+from state_backends.checkpoints.open_bucket import open_bucket
 from state_backends.checkpoints.query import StoredQuery
 from state_backends.checkpoints.reading import Checkpoint
-from state_backends.checkpoints.stored_bucket import open_bucket
 from state_backends.checkpoints.survey import StateSurvey, SurveyBucket, SurveyedBucket
 
 OPERATOR = HoppingWindows("1 hour", "10 minutes", grace="2 days").group_by("k").aggregate(n=agg.count())

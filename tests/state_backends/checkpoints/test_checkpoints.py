@@ -24,8 +24,8 @@ from operators import aggregates as agg
 from operators.runtime.local import LocalRunner
 from serializers import CorruptDataError, NewerFormatError, encode_keys
 from state_backends import StateError
+from state_backends.checkpoints.open_bucket import open_bucket
 from state_backends.checkpoints.savepoint import HEADER, SAVEPOINT_VERSION, read_header
-from state_backends.checkpoints.stored_bucket import open_bucket
 from state_backends.durability.signed import decode_signed, encode_signed
 from state_backends.journal import Journal, MemoryJournal
 from state_backends.sqlite_journal import SqliteJournal

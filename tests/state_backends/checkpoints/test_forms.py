@@ -14,9 +14,9 @@ from operators.columns.records import FAR_PAST
 from operators.runtime.stateful import StatefulOperator
 from state_backends import StateError, resolve
 from state_backends.checkpoints.forms import common_form, sources
+from state_backends.checkpoints.open_bucket import open_bucket
 from state_backends.checkpoints.savepoint import write_bucket, write_header
 from state_backends.checkpoints.sizes import SegmentSize, in_segments_of
-from state_backends.checkpoints.stored_bucket import open_bucket
 from state_backends.durability.folders import Folder
 from state_backends.durability.pointer import Pointer, read_pointer
 from state_backends.durability.progress import Progress
