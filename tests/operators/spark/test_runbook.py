@@ -47,7 +47,7 @@ TRIED = {
         "tests/operators/spark/test_starter.py::test_an_order_that_cannot_be_carried_out"
     ),
     '"the worker waits ... before it asks the process for state again"': (
-        f"{WHERE_HELD}::test_a_process_that_stands_still_is_replaced"
+        f"{WHERE_HELD}::test_a_process_that_stands_still_is_left_out"
     ),
     "nothing comes out": f"{NOTHING}::test_what_each_cause_looks_like",
     "the snapshot folder grows": f"{HERE}::test_a_snapshot_folder_that_fails_and_is_there_again",
