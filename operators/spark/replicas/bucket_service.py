@@ -60,15 +60,15 @@ class BucketService:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._jobs: dict[Origin, Work] = {}
-        """Those with which this process has copies."""
+        """Jobs with which this process has copies."""
         self._origins: dict[str, Origin] = {}
-        """Of the job that worked last on a bucket, by the name of its state, as long as this process has its copy."""
+        """The origin of the job that worked last on a bucket, by the name of its state, as long as its copy is here."""
         self._queue = SimpleQueue[Connection]()
-        """To tasks that wait for their turn."""
+        """Connections of the tasks that wait for their turn."""
         self._accepted: set[Connection] = set()
-        """To these, and to the one that is worked for."""
+        """Connections of these tasks, and of the one that is worked for."""
         self._worked_for: Connection | None = None
-        """To the task that waits for what is worked on."""
+        """The connection of the task that waits for what is worked on."""
         self._signed = self._used = time.monotonic()
         self.known = False
         """Whether a task has asked for work yet."""
