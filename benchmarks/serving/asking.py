@@ -15,6 +15,8 @@ from operators.sinks import FoundPage, PageFinder, PageTable, Wanted
 from operators.sinks.page_reader import FeatureReader
 
 NOW = DAYS * DAY_MS
+LATER = NOW + 12_345
+"""A moment at which no window begins where a page does. None before the last record is held."""
 BUSY = 0
 PERIOD = 0.1
 """Seconds between two questions of a client."""
@@ -82,10 +84,10 @@ def one_key(pages: PageTable, keys: int, count: int, *, busy: bool) -> dict[str,
         return {"k": BUSY if busy else usual(number, keys)}
 
     with counting(pages) as (reader, counted):
-        reader.get(key(1), NOW - 12_345)
+        reader.get(key(1), LATER)
         beside = {"rounds": counted.rounds, "bytes": counted.size}
     with FEATURES.reader(pages) as reader:
-        return percentiles(timed(lambda number: reader.get(key(number), NOW - 12_345), count)) | beside
+        return percentiles(timed(lambda number: reader.get(key(number), LATER), count)) | beside
 
 
 def many_keys(pages: PageTable, keys: int, count: int, many: int) -> dict[str, float]:
