@@ -204,7 +204,7 @@ CHAINS: dict[str, tuple[Step, ...]] = {
 }
 
 
-QUICK = ("Spark's between ours", "sliding by start, rolling, session")
+QUICK = ("sliding by start, rolling, session",)
 SOAKED = (
     "session, tumbling by start",
     "Spark's tumbling, sliding",

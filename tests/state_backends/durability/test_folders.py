@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -299,8 +300,9 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert b"1" == folder.read("a/b")
 
 
-def test_whether_a_folder_can_be_written(s3: S3, tmp_path: Path) -> None:
+def test_whether_a_folder_can_be_written(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is written and removed again; what keeps it from that is told, and storage that does not answer."""
+    monkeypatch.setattr(object_stores, "TRIES", 1)  # While a client of S3 waits, Arrow makes no other one.
     for uri in (str(tmp_path / "new" / "folder"), s3.uri("bucket/probed")):
         assert Folder(uri).why_not_writable(60) is None
         assert Folder(uri).list("") == []
@@ -311,6 +313,10 @@ def test_whether_a_folder_can_be_written(s3: S3, tmp_path: Path) -> None:
         place = f"127.0.0.1:{silent.getsockname()[1]}&scheme=http&region=eu-central-1"
         folder = Folder(f"s3://bucket/a?endpoint_override={place}")
         assert folder.why_not_writable(0.5) == "no answer within 0.5 s"
+    for thread in threading.enumerate():
+        if thread.name == "probe":
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 class Breaking(type(Path())):  # type: ignore[misc] - the class of this platform's paths
