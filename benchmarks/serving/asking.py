@@ -16,7 +16,7 @@ from operators.sinks.page_reader import FeatureReader
 
 NOW = DAYS * DAY_MS
 LATER = NOW + 12_345
-"""A moment at which no window begins where a page does. None before the last record is held."""
+"""A moment at which no window begins where a page does. It is after all records: earlier ones are not held."""
 BUSY = 0
 PERIOD = 0.1
 """Seconds between two questions of a client."""

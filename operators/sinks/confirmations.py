@@ -17,9 +17,9 @@ from operators.runtime.moments import moment_of
 from operators.runtime.page_places import HEADS, KEY_COLUMNS, PAGE_ROWS
 from operators.sinks.interface import Changes
 from operators.sinks.pages import PageFinder, PageTable, Wanted
-from operators.sinks.published import HEADS_EDITION, find_head, note_row
-from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
-from serializers.shapes import count, instance, int64, refusing
+from operators.sinks.published import HEADS_EDITION, find_head, note_row, note_value
+from serializers import pack_value
+from serializers.shapes import int64, refusing
 
 _VERSION = 1
 _WHAT = "the time until which a table of pages is current"
@@ -39,13 +39,9 @@ def confirmed_us(page: bytes) -> int:
         CorruptDataError: the bytes are something else.
     """
     with refusing(_WHAT):
-        version, *rest = instance(list, unpack_value(page))
-        if count(version) > _VERSION:
-            raise NewerFormatError(_WHAT, version, _VERSION)
-        if len(rest) != 1:
-            raise CorruptDataError(f"{_WHAT}: it has {len(rest)} values")
-        moment_of(int64(rest[0]), 1)
-        return int(rest[0])
+        found = int64(note_value(page, _VERSION, _WHAT))
+        moment_of(found, 1)
+        return found
 
 
 def confirm(pages: PageTable, query: str, definition: int, least_batch: int | None) -> bool:

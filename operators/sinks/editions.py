@@ -16,9 +16,9 @@ from operators.runtime.page_places import HEADS, KEY_COLUMNS, PAGE_ROWS
 from operators.sinks.changes import changes_of
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import FoundPage, PageTable, Wanted
-from operators.sinks.published import HEADS_EDITION, note_row
-from serializers import CorruptDataError, NewerFormatError, pack_value, unpack_value
-from serializers.shapes import count, instance, refusing
+from operators.sinks.published import HEADS_EDITION, note_row, note_value
+from serializers import pack_value
+from serializers.shapes import count, refusing
 
 _KEY = b"edition"
 _VERSION = 1
@@ -38,12 +38,7 @@ def noted_edition(found: FoundPage) -> int:
         CorruptDataError: the bytes are something else.
     """
     with refusing(_WHAT):
-        version, *rest = instance(list, unpack_value(found.page))
-        if count(version) > _VERSION:
-            raise NewerFormatError(_WHAT, version, _VERSION)
-        if len(rest) != 1:
-            raise CorruptDataError(f"{_WHAT}: it has {len(rest)} values")
-        return count(rest[0])
+        return count(note_value(found.page, _VERSION, _WHAT))
 
 
 class EditionWriter:

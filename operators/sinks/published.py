@@ -192,6 +192,27 @@ def head_rows(heads: Sequence[tuple[int, Head]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
+def note_value(page: bytes, version: int, what: str) -> object:
+    """Return the value of a note, which is packed with the version of its form.
+
+    Args:
+        page: the bytes of the note.
+        version: the newest version that this library knows.
+        what: what is noted, for errors.
+
+    Raises:
+        NewerFormatError: a newer version wrote it.
+        CorruptDataError: the bytes are something else.
+    """
+    with refusing(what):
+        written, *rest = instance(list, unpack_value(page))
+        if count(written) > version:
+            raise NewerFormatError(what, written, version)
+        if len(rest) != 1:
+            raise CorruptDataError(f"{what}: it has {len(rest)} values")
+        return rest[0]
+
+
 def note_row(key: bytes, definition: int, page: bytes | None, sequence: int) -> dict[str, object]:
     """Return what a table says of a definition, under a key, as a row; without a page, the row that removes it."""
     return {

@@ -28,7 +28,7 @@ and a run that fails is made shorter and drawn, one column per process. `bugs` h
 `python -m tests.protocol` tells what the search is good for.
 
 A second world has workers, and the processes that hold buckets' copies for them (`executor_world`). Under test are
-`where_held` with the table of `protocol`, `bucket_service`, `copies`, `slots`, `messages`, the job of a bucket and all below
+`where_held` with the table of `protocol`, `bucket_service`, `copies`, `messages`, the job of a bucket and all below
 it. Simulated are connections, the clock, Spark's journal, and which processes live, stand still, or are started
 (`executor_install`). Executors share a machine. The driver may restart the query, with other functions and with a name that was
 used before. Its judge (`executor_judge`) wants, beside the rows:

@@ -128,22 +128,17 @@ class BucketTask:
         in_files = sees_files(job.config.directory, parent())
         request = Request(pointer, label, batch, call, blobs, begins, in_files)
         functions = Functions(Origin(run_id(), self._digest), job.config.log_level, self._pickled)
-        number = self._bucket(label) % (job.processes or os.cpu_count() or 1)
+        number = job.bucket(label) % (job.processes or os.cpu_count() or 1)
         outcome = run_where_held(job, functions, self._journal, request, number)
         self._set_timer(outcome.timer, pointer.progress.timer, call.fired)
         _LOG.info(
             "operator=%s bucket=%d batch=%s %s",
             self._name,
-            self._bucket(label),
+            job.bucket(label),
             batch,
             line(outcome.metrics),
         )
         yield from self._results(outcome, _number(label, call))
-
-    def _bucket(self, label: int) -> int:
-        """The number of a bucket; 0 for one of a number of buckets that the query had before."""
-        labels = self._job.labels
-        return labels.index(label) if label in labels else 0
 
     def _fits(self, pointer: Pointer) -> bool:
         """Whether the stored state says all that this operator records, in its form; otherwise the bucket has to be opened.

@@ -67,6 +67,10 @@ class Job:
     requests: Requests | None = None
     processes: int | None = None
 
+    def bucket(self, label: int) -> int:
+        """Return the number of a bucket; 0 for one of a number of buckets that the query had before."""
+        return self.labels.index(label) if label in self.labels else 0
+
     def clock(self, call: Call, progress: Progress) -> StreamClock:
         """Return what time it is in a call of a bucket whose last batch left this progress."""
         return StreamClock(progress, self.watermark_rule, call, self.binding.tick_us)
@@ -125,7 +129,7 @@ class Job:
         for table in first:
             results.add(table)
         metrics, timer = dict[str, int](), None
-        bucket = self.labels.index(request.label) if request.label in self.labels else 0
+        bucket = self.bucket(request.label)
         wide = request.blobs.large and not self.binding.plan.can_be_parted
         for piece in pieces(self.binding, operator.engine, clock.close_times, request.blobs):
             if metrics:  # To the operator, each piece is a batch.

@@ -269,9 +269,8 @@ def test_tasks_wait_for_their_turn(folders: list[Path], monkeypatch: pytest.Monk
     slow_one, other, _ = folders
     for one in folders:
         assert [] == batch(one, "memory", "run", 0)
-    monkeypatch.setattr(
-        where_held, "PATIENCE_S", 7.0
-    )  # More than the signs' distance, and less than the work takes.
+    # More than the signs' distance, and less than the work takes.
+    monkeypatch.setattr(where_held, "PATIENCE_S", 7.0)
     (slow_one / "slow").touch()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(batch, slow_one, "memory", "run", 1)
