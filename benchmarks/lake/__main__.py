@@ -1,7 +1,7 @@
 """Seconds of a batch of merge_to, of upsert_to with PostgreSQL and of DeltaSink, and what a stream leaves in a table.
 
 python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000] [--batches 60]
-                        [--out lake.json] [--page docs/lake-tables.md]
+                        [--formats delta iceberg] [--out lake.json] [--page docs/lake-tables.md]
 
 It runs in a process of its own, on the PySpark that both formats have jars for; Maven fetches them. Each figure is the median
 of three batches, after eleven that warm up; from a million rows on, it is one batch, after those of smaller sizes. A table has
@@ -33,6 +33,8 @@ MANY = 1_000_000
 """Rows of a batch that is measured once."""
 MOST_GROWTH = 20
 """A batch is at most so many times as large as its table."""
+EACH = 60
+"""Batches between two lines of progress."""
 _INSIDE = "LAKE_TESTS"
 
 
@@ -49,6 +51,7 @@ def main() -> None:
     parser.add_argument(
         "--batches", type=int, default=60, help="small batches, after which files and snapshots are counted"
     )
+    parser.add_argument("--formats", nargs="+", default=["delta", "iceberg"], help="tables that get them")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--page", type=Path, help="a page that gets the tables, such as docs/lake-tables.md")
     arguments = parser.parse_args()
@@ -66,7 +69,7 @@ def main() -> None:
 
 def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """All figures."""
-    from tests.lake.conftest import FORMATS, session
+    from tests.lake.conftest import session
 
     usual = {
         "spark.sql.codegen.wholeStage": "true",
@@ -87,7 +90,7 @@ def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
                     batches.append({"writer": name, "rows": rows, **found})
                     print(json.dumps(batches[-1]), flush=True)
     left = list[dict[str, Any]]()
-    for format_ in FORMATS if arguments.batches else ():
+    for format_ in arguments.formats if arguments.batches else ():
         left.append({"format": format_, **what_is_left(spark, folder, format_, arguments.batches)})
         print(json.dumps(left[-1]), flush=True)
     spark.stop()
@@ -136,7 +139,13 @@ def what_is_left(spark: Any, folder: Path, format_: str, batches: int) -> dict[s
         merge(windows(spark, 500, batch * DAYS // batches, 1), batch)
         return time.perf_counter() - start
 
-    times = [timed(batch) for batch in range(batches)]
+    times = list[float]()
+    for batch in range(batches):
+        times.append(timed(batch))
+        if not (batch + 1) % EACH:
+            print(
+                f"{format_}: {batch + 1} batches, {statistics.median(times[-EACH:]):.2f} s each", flush=True
+            )
     before, start = files(place.path), time.perf_counter()
     maintain(spark, place)
     took, maintained = time.perf_counter() - start, files(place.path)

@@ -303,6 +303,8 @@ def number_keys(columns: Sequence[pa.ChunkedArray], rows: int) -> tuple[Ints, li
     if not columns:
         return np.zeros(rows, np.int64), []
     plain = [canonical_floats(plain_array(column)) for column in columns]
+    if rows == 1:
+        return np.zeros(1, np.int64), plain
     coded = [array.dictionary_encode(null_encoding="encode") for array in plain]
     if len(coded) == 1:
         return _codes(coded[0]), [coded[0].dictionary]

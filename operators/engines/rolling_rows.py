@@ -1,7 +1,8 @@
 """The windows of rows as ranges of panes, and the rows with their aggregates as Arrow columns."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -296,14 +297,14 @@ class RollingOutput(AggregateOutput):
             for (name, _), over in zip(self.aggregates, self.over, strict=True)
         ]
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of a result."""
         fields = [pa.field(name, type_) for _, name, type_ in self.rows]
         last = [] if self.since is None else [self.since.field]
         return pa.schema([*fields, *(field_ for _, _, field_ in self._results), *last])
 
-    @property
+    @cached_property
     def _results(self) -> list[tuple[int, int, pa.Field]]:
         """Lookback, aggregate and field of each result."""
         return [
@@ -319,9 +320,8 @@ class RollingOutput(AggregateOutput):
 
     def table(self, emissions: Sequence[RollingRows], sequence: int = 0) -> pa.Table:
         """Return emitted rows as a table."""
-        return pa.concat_tables(
-            [self.arrow.empty_table(), *map(self._table, filter(lambda e: len(e.key), emissions))]
-        )
+        tables = [self._table(emission) for emission in emissions if len(emission.key)]
+        return pa.concat_tables(tables) if tables else self.arrow.empty_table()
 
     def by_row(self, name: str) -> "RollingOutput":
         """Return the output with one column, of whole numbers, in place of those of the input: the first one, of this name."""
@@ -337,7 +337,7 @@ class RollingOutput(AggregateOutput):
     def _table(self, emission: RollingRows) -> pa.Table:
         found: dict[tuple[int, int], pa.Array] = {}
         windows = len(emission.ranges[0][0])
-        for numbers, lookbacks in self._groups():
+        for numbers, lookbacks in self._groups:
             bounds = {number: self.aggregates[number][1] for number in numbers}
             operations = tuple(dict.fromkeys(op for bound in bounds.values() for op in bound.operations))
             names = [self.suffixes[n].removeprefix("_") for n in lookbacks]
@@ -362,7 +362,8 @@ class RollingOutput(AggregateOutput):
         columns += [] if self.since is None else [self.since.values(len(emission.key))]
         return pa.Table.from_arrays(columns, schema=self.arrow)
 
-    def _groups(self) -> Iterator[tuple[list[int], list[int]]]:
+    @cached_property
+    def _groups(self) -> Sequence[tuple[list[int], list[int]]]:
         """Aggregates that are computed together, and their lookbacks: those that share an operation, or have the same ones."""
         groups: list[tuple[list[int], set[int]]] = []
         for number, (_, bound) in enumerate(self.aggregates):
@@ -373,8 +374,7 @@ class RollingOutput(AggregateOutput):
                     groups.remove(group)
                     members, lookbacks = group[0] + members, group[1] | lookbacks
             groups.append((members, lookbacks))
-        for members, lookbacks in groups:
-            yield members, sorted(lookbacks)
+        return [(members, sorted(lookbacks)) for members, lookbacks in groups]
 
     def _bound(self, number: int) -> Bound:
         return self.aggregates[number][1]

@@ -132,6 +132,7 @@ class PageSearch:
         """
         spans, summed = self._spans(), self._summed
         wants, first = {**self._plain(spans), **({} if summed is None else self._sums(spans))}, None
+        descent: _Descent | None = None
         while True:
             self._ask(finder, wants)
             head = next((Head.decode(row.row.page) for row in self._rows[_HEAD]), None)
@@ -141,10 +142,11 @@ class PageSearch:
                 return None
             if self.time is None or summed is None:
                 return self._found(head, None)
-            descent = _Descent(self, self.time, summed)
-            if not descent.missing:
-                return self._found(head, descent.sums)
-            first, wants = head, descent.missing
+            descent = descent or _Descent(self, self.time, summed)
+            wants = descent.go_on()
+            if not wants:
+                return self._found(head, descent.sums())
+            first = head
 
     def _found(self, head: Head, sums: Entries | None) -> Found:
         idle = [confirmed_us(row.row.page) for row in self._rows[_IDLE]]
@@ -243,11 +245,12 @@ class PageSearch:
 
 
 class _Descent:
-    """One way down through the sums that were found.
+    """The way down through the sums, from the whole segments that were found; made after the first round.
 
-    Attributes:
-        sums: those that an answer takes, sorted.
-        missing: what has to be asked for.
+    Args:
+        search: asks for rows.
+        time: the end of the windows in ticks.
+        summed: which sums windows contain.
     """
 
     def __init__(self, search: PageSearch, time: int, summed: Summed) -> None:
@@ -256,13 +259,23 @@ class _Descent:
         self._layout = summed.schema.layout
         self._contain_whole = summed.contain_whole
         self._taken: list[Entries] = []
-        self.missing: dict[Node, Wanted] = {}
+        self._missing: dict[Node, Wanted] = {}
         totals = search.at_level("total")
-        segments = self._cut(totals, [search.span_of(row.row.segment)[1] for row in totals])
-        blocks = self._cut(*self._blocks_of(segments))
-        for part in self._cut(*self._parts_of(blocks)):
-            self._read(part)
-        self.sums = merge_entries([in_order(one) for one in self._taken], self._layout)
+        self._segments = self._cut(totals, [search.span_of(row.row.segment)[1] for row in totals])
+        self._blocks: list[_Span] = []
+        self._parts: list[_Span] = []
+
+    def go_on(self) -> dict[Node, Wanted]:
+        """Go down as far as rows were found; return what has to be asked for."""
+        self._missing = {}
+        self._blocks += self._cut(*self._blocks_of(self._segments))
+        self._parts += self._cut(*self._parts_of(self._blocks))
+        self._parts = [part for part in self._parts if not self._is_read(part)]
+        return self._missing
+
+    def sums(self) -> Entries:
+        """Return the sums that an answer takes, sorted."""
+        return merge_entries([in_order(one) for one in self._taken], self._layout)
 
     def _cut(self, rows: Sequence[KeyRow], last: Sequence[int]) -> "list[_Span]":
         """Take the sums of spans that windows contain whole; return the other spans that they reach into.
@@ -271,6 +284,8 @@ class _Descent:
             rows: rows with sums of spans that follow one another.
             last: the last tick of each row.
         """
+        if not rows:
+            return []
         columns, counts = self._layout.decode([row.row.page for row in rows])
         number, start = np.repeat(np.arange(len(rows)), counts), columns[0]
         end = np.array(last, np.int64)[number]
@@ -289,47 +304,56 @@ class _Descent:
             )
         ]
 
-    def _blocks_of(self, segments: "Sequence[_Span]") -> tuple[list[KeyRow], list[int]]:
-        """The sums of the blocks of segments, and the last tick of each segment."""
-        rows, last = [], []
-        for key, segment, _, end in segments:
-            found = self._search.found(Node("blocks", key, segment))
+    def _blocks_of(self, segments: "list[_Span]") -> tuple[list[KeyRow], list[int]]:
+        """The sums of the blocks of segments, and the last tick of each segment; segments whose sums are missing are left."""
+        rows, last, left = list[KeyRow](), list[int](), list[_Span]()
+        for span in segments:
+            found = self._search.found(Node("blocks", span.key, span.segment))
             if found is None:
-                self.missing.update(self._search.guess(key, segment))
+                self._missing.update(self._search.guess(span.key, span.segment))
+                left.append(span)
             else:
                 rows.append(self._only(found))
-                last.append(end)
+                last.append(span.end)
+        segments[:] = left
         return rows, last
 
-    def _parts_of(self, blocks: "Sequence[_Span]") -> tuple[list[KeyRow], list[int]]:
-        """The sums of the parts of blocks, and the last tick of each block."""
-        rows, last = [], []
-        for key, segment, begin, end in blocks:
+    def _parts_of(self, blocks: "list[_Span]") -> tuple[list[KeyRow], list[int]]:
+        """The sums of the parts of blocks, and the last tick of each block; blocks whose sums are missing are left."""
+        rows, last, left = list[KeyRow](), list[int](), list[_Span]()
+        for span in blocks:
+            key, segment, begin, end = span
             block, _ = self._search.slice_of(segment, begin)
-            pages = [Node("pages", key, segment, block, part) for part in range(FAN)]
             found = self._search.found(Node("parts", key, segment, block))
             if found is not None:
                 rows.append(self._only(found))
                 last.append(end)
-            elif self._search.is_small and self._search.found(pages[0]) is None:
+                continue
+            pages = [Node("pages", key, segment, block, part) for part in range(FAN)]
+            if not self._search.is_small:
+                self._missing.update(self._search.parts(key, segment, block))
+                left.append(span)
+            elif self._search.found(pages[0]) is None:
                 # The guess was wrong: a page reaches over more than a block, which has few, then.
                 for part in range(FAN):
-                    self.missing.update(self._search.pages(key, segment, block, part))
-            elif not self._search.is_small:
-                self.missing.update(self._search.parts(key, segment, block))
+                    self._missing.update(self._search.pages(key, segment, block, part))
+                left.append(span)
             elif not any(map(self._search.found, pages)):
                 raise _incomplete()
+        blocks[:] = left
         return rows, last
 
-    def _read(self, part: "_Span") -> None:
-        """See to it that the pages of a part are read."""
+    def _is_read(self, part: "_Span") -> bool:
+        """Whether the pages of a part were read; else they are missing."""
         key, segment, begin, _ = part
         at = self._search.slice_of(segment, begin)
         found = self._search.found(Node("pages", key, segment, *at))
         if found is None:
-            self.missing.update(self._search.pages(key, segment, *at))
-        elif not found:
+            self._missing.update(self._search.pages(key, segment, *at))
+            return False
+        if not found:
             raise _incomplete()
+        return True
 
     @staticmethod
     def _only(found: Sequence[KeyRow]) -> KeyRow:

@@ -6,6 +6,7 @@ with equal heads are one pane.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -37,7 +38,7 @@ class PaneSchema:
     head: ClassVar[tuple[tuple[str, str], ...]] = (("time", TIME),)
     """Name and kind of each column before the states."""
 
-    @property
+    @cached_property
     def layout(self) -> PageLayout:
         """The layout of a page of panes."""
         return PageLayout((*head_codes(self.head), *(code for op in self.operations for code in op.codes)))
