@@ -14,6 +14,7 @@ young ones, are neighbours in a sorted backend.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +24,16 @@ Mask = npt.NDArray[np.bool_]
 FURTHER = b"\xc1"
 _SIGN = 1 << 63
 """Added to a start, so that the order of the bytes is the order of the times."""
-_HEAD = 9
+_FURTHER_HEAD = np.dtype([("mark", "u1"), ("start", ">u8")])
+_HEAD = _FURTHER_HEAD.itemsize
 _MOST_PLACES = 1 << 62
 
 
 def further_names(keys: Sequence[bytes], starts: Ints) -> list[bytes]:
-    """Return the names of further pages, of one key each, that begin at these times."""
-    heads = (starts.view(np.uint64) ^ np.uint64(_SIGN)).astype(">u8").tobytes()
-    return [b"%b%b%b" % (FURTHER, heads[8 * at : 8 * at + 8], key) for at, key in enumerate(keys)]
+    """Return the names of further pages, of one key each, that begin at these times. 0.15 us each."""
+    heads = np.full(len(starts), FURTHER[0], _FURTHER_HEAD)
+    heads["start"] = starts.view(np.uint64) ^ np.uint64(_SIGN)
+    return [*map(add, heads.view(f"V{_HEAD}").tolist(), keys)]
 
 
 def key_of(name: bytes) -> bytes:
@@ -45,7 +48,10 @@ def _maybe_further(names: Collection[bytes]) -> bool:
 
 def keys_of(names: Collection[bytes]) -> Collection[bytes]:
     """Return the key of each page."""
-    return [key_of(name) for name in names] if _maybe_further(names) else names
+    if not _maybe_further(names):
+        return names
+    # As `key_of` does: a call for each takes twice the time.
+    return [name[_HEAD:] if name[:1] == FURTHER else name for name in names]
 
 
 def count_further(names: Collection[bytes]) -> int:
@@ -60,11 +66,10 @@ def keys_and_starts(names: list[bytes], begin: int) -> tuple[list[bytes], Ints]:
         names: n names of one segment.
         begin: the first tick of the segment, where first pages start.
     """
-    starts, keys = np.full(len(names), begin), names
+    starts, keys = np.full(len(names), begin), list(keys_of(names))
     if _maybe_further(names):
         further = [number for number, name in enumerate(names) if name[:1] == FURTHER]
         starts[further] = _starts([names[number] for number in further])
-        keys = [key_of(name) for name in names]
     return keys, starts
 
 
@@ -73,7 +78,7 @@ def distinct_keys(names: Collection[bytes]) -> tuple[list[bytes], Ints]:
     if not _maybe_further(names):
         return list(names), np.arange(len(names))
     numbers: dict[bytes, int] = {}
-    number = [numbers.setdefault(key_of(name), len(numbers)) for name in names]
+    number = [numbers.setdefault(key, len(numbers)) for key in keys_of(names)]
     return list(numbers), np.array(number, np.int64)
 
 
