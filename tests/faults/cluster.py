@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 
 from operators.spark.base.java import ensure_java
-from tests.faults.hosts import DISK, Host
+from tests.faults.hosts import SPARK_FILES, Host
 from tests.faults.processes import ROOT, Driver, kill_all, running, start
 from tests.patience import files, wait_until
 
@@ -133,5 +133,5 @@ class Cluster:
         command = (str(_SPARK_CLASS), *command)
         if name.startswith("worker") and host in self._rooms:
             command = tuple(self._rooms[host].command(command))
-            env["SPARK_LOCAL_DIRS"] = str(DISK / "spark")
+            env["SPARK_LOCAL_DIRS"] = str(SPARK_FILES)
         return start(command, log, self._mark, {**env, **(more or {})}).pid, log

@@ -21,6 +21,8 @@ from tests.patience import files, wait_until
 NAME = "worker"
 """The host name of each: like containers of one image, they differ by their addresses only."""
 DISK = Path("/tmp")  # noqa: S108 - the tests' own, as each host sees it
+SPARK_FILES = DISK / "spark"
+"""What Spark has on a host's disk: its executors fail every task once these are deleted."""
 MEGABYTES = 512
 _ROOM = ("--user", "--mount", "--pid", "--uts")
 _UNSHARE = ("unshare", *_ROOM, "--map-root-user", "--fork", "--mount-proc")
@@ -114,19 +116,19 @@ class Host:
         self._sweep(self.disk, before=float("inf"))
 
     def sweep(self, seconds: float) -> None:
-        """Delete files that were neither read nor written for so long, as systemd does with those of /tmp."""
-        self._sweep(self.disk, before=time.time() - seconds)
+        """Delete files that were neither read nor written for so long, as systemd does with those of /tmp, but for Spark's."""
+        self._sweep(self.disk, before=time.time() - seconds, kept=[SPARK_FILES])
 
-    def _sweep(self, folder: Path, before: float) -> None:
-        """Delete older files; what others see too stays, as the folders that lead to it do."""
+    def _sweep(self, folder: Path, before: float, kept: Sequence[Path] = ()) -> None:
+        """Delete older files, but for some; what others see too stays, as the folders that lead to it do."""
         for path in list(folder.iterdir()):
             inside = DISK / path.relative_to(self.disk)
-            if inside in self._kept:
+            if inside in self._kept or inside in kept:
                 continue
             try:
                 found = path.lstat()
                 if path.is_dir() and not path.is_symlink():
-                    self._sweep(path, before)
+                    self._sweep(path, before, kept)
                     if not any(path.iterdir()) and max(found.st_mtime, found.st_ctime) < before:
                         path.rmdir()
                 elif max(found.st_atime, found.st_mtime, found.st_ctime) < before:
