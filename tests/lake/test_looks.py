@@ -1,5 +1,6 @@
 """What merge_to sees of a table before and after a commit: of other sessions, in conflicts, and where a reply is lost."""
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ from operators.sinks import SinkError, append_to, merge_to
 from operators.sinks.lake import Batch, merge, write_once
 from operators.sinks.lake_rows import pinned
 from operators.sinks.lake_tables import lake_table
-from tests.lake.conftest import Place
-from tests.lake.test_merge import SIMPLE, merged, window
+from tests.faults.processes import start
+from tests.lake.conftest import FORMATS, Place, place_of
+from tests.lake.elsewhere import merge_batch
+from tests.lake.test_merge import SIMPLE, commits, merged, window
 from tests.patience import files, wait_until
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -40,6 +43,39 @@ def test_batches_of_another_session_are_seen(spark: SparkSession, table: Place) 
         merged(table, [("ann", window(0), 9)], 1)
     assert [(2,)] == table.rows("n")
     cached.unpersist()
+
+
+def test_another_process_writes_beside_this_one(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    """Both merge into the same tables at once. Each batch is there once, and each process sees what the other one wrote."""
+    places, batches = [place_of(folder, format_, "beside") for format_ in FORMATS], 3
+    for place in places:
+        merge_batch(spark, place, "one", 0)
+    command = [sys.executable, "-m", "tests.lake.elsewhere", str(folder), "beside", "two", str(batches)]
+    log = tmp_path / "log"
+    other = start(command, log, f"lake-{tmp_path.name}")
+    before = {place.newest() for place in places}
+    wait_until(
+        lambda: {place.newest() for place in places} != before or other.poll() is not None,
+        "the other process's batch",
+        log.read_bytes,
+    )
+    for batch in range(1, batches):
+        for place in places:
+            merge_batch(spark, place, "one", batch)
+    assert 0 == other.wait(), log.read_text(errors="replace")[-4_000:]
+    last = batches - 1
+    for place in places:
+        assert [("all", last), ("one", last), ("two", last)] == place.rows("user", "n")
+        for query in ("one", "two"):
+            found = commits(place)
+            merge_batch(spark, place, query, last)
+            assert found == commits(place)
+            with pytest.raises(
+                SinkError, match=f"batch {last} of query '{query}' is in the table already, with"
+            ):
+                merged(place, [("all", window(0), 9)], last, query=query)
+            with pytest.raises(SinkError, match=f"batch 1 of query '{query}' comes after batch {last}"):
+                merge_batch(spark, place, query, 1)
 
 
 def commit_elsewhere(spark: SparkSession, table: Place, batch: int) -> None:
