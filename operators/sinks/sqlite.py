@@ -1,7 +1,7 @@
 """Tables in a SQLite file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from operators.columns.arrow import plain_array, plain_table
 from operators.sinks.interface import Changes, Sink, SinkError, WrittenBatch
 from operators.sinks.sqlite_values import arrow_type, declared_type, plain
 from operators.sinks.tables import (
@@ -25,6 +26,7 @@ from operators.sinks.tables import (
     null_keys,
     quoted,
 )
+from serializers.arrays import take_rows
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -174,7 +176,15 @@ class SQLiteSink(Sink):
             f"INSERT INTO {quoted(self.table)} AS old ({listed(rows.column_names)}) VALUES ({places}) "
             f"ON CONFLICT ({listed(changes.keys)}) DO {action}"
         )
-        db.executemany(statement, _tuples(rows))
+        db.executemany(statement, _tuples(_by_key(rows, changes.keys)))
+
+
+def _by_key(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the rows in the order of the table's index, so that it is changed from one end to the other, not at random."""
+    plain_keys = plain_table(rows.select(keys))
+    columns = pa.table([plain_array(column) for column in plain_keys.columns], names=keys)
+    order = pc.sort_indices(columns, [(name, "ascending") for name in keys])
+    return take_rows(rows, order.to_numpy())
 
 
 def _is_sqlite(path: Path) -> bool:
