@@ -19,10 +19,10 @@ from operators.runtime.batch_clock import Call
 from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outcome, Request
 from operators.spark.replicas.messages import (
     Asked,
-    Busy,
+    Emitted,
     Failed,
     Ready,
-    Unknown,
+    Refused,
     Wanted,
     WantedFunctions,
     encode_answer,
@@ -202,8 +202,8 @@ def request() -> bytes:
 def answers() -> list[bytes]:
     """Return what that process answers."""
     done = Done([("pointer", pointer().encode()), ("log-1", None)], Outcome([b"rows"], {"rows": 1}, None))
-    refusals = Ready(), Busy(), Unknown(), Failed("ValueError: bad"), WantedFunctions()
-    return [encode_answer(answer) for answer in (Wanted("log-2"), done, *refusals)]
+    others = Ready(), Emitted(b"rows"), Refused(), Failed("ValueError: bad"), WantedFunctions()
+    return [encode_answer(answer) for answer in (Wanted("log-2"), done, *others)]
 
 
 def functions() -> bytes:

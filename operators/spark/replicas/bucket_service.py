@@ -11,25 +11,22 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 
 from operators.spark.base.forked import end_if_forked
 from operators.spark.base.logs import log_at, warn_once
 from operators.spark.base.workers import prepare_worker
-from operators.spark.inputs.spool import Spool
 from operators.spark.replicas.calls import Origin, Work
 from operators.spark.replicas.connection import PATIENCE_S, Connection
 from operators.spark.replicas.copies import drop_copy, drop_unused, open_copies
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
-    Busy,
     Emitted,
     Failed,
     Ready,
-    Unknown,
+    Refused,
     Wanted,
     WantedFunctions,
     decode_blob,
@@ -121,7 +118,7 @@ class BucketService:
             while True:
                 task = self._queue.get_nowait()
                 with suppress(OSError), task:
-                    task.send(encode_answer(Busy()))
+                    task.send(encode_answer(Refused()))
                 self._accepted.discard(task)
 
     # The main thread.
@@ -159,7 +156,7 @@ class BucketService:
     def _answer(self, task: Connection, data: bytes) -> Answer:
         asked = decode_request(data)
         if asked is None:
-            return Unknown()
+            return Refused()
         try:
             job = self._job(task, asked)
             done = job.run(partial(_read_journal, task), asked.request)
@@ -172,11 +169,9 @@ class BucketService:
             return Failed(text)
         end_if_forked(self._process)
         self._remember(asked.origin, job, asked.request.pointer.store_id)
-        # Too large for memory is too large for a message.
-        if isinstance(done.outcome.blobs, Spool) and done.outcome.blobs.on_disk:
-            for blob in done.outcome.blobs:
-                task.send(encode_answer(Emitted(blob)))
-            return replace(done, outcome=replace(done.outcome, blobs=()))
+        # One by one: they may be too large for memory, and so for one message.
+        for blob in done.outcome.blobs:
+            task.send(encode_answer(Emitted(blob)))
         return done
 
     def _job(self, task: Connection, asked: Asked) -> Work:

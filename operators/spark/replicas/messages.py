@@ -1,14 +1,14 @@
 """What a task and a process that has buckets' copies say to each other: msgpack, checked before use.
 
     the task            the process
-                   <-   ready, once it is the task's turn; or busy
+                   <-   ready, once it is the task's turn; or refused
     request        ->
                    <-   functions, if it does not have those of the request
     functions      ->
                    <-   wanted: the name of a blob of the journal, any number of times
     blob           ->
-                   <-   emitted: a blob of rows, any number of times, if all are too large for memory
-                   <-   done; or unknown, or failed
+                   <-   emitted: a blob of rows, any number of times
+                   <-   done; or refused, or failed
 
 Functions of the operator are pickled, as Spark sends them. Nothing else is. Bytes that are none of these raise an error of
 serialization, and nothing else.
@@ -25,8 +25,8 @@ from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Outco
 from serializers.shapes import instance, int64, list_of, refusing
 from state_backends.durability.pointer import Pointer
 
-_FORMAT = 6
-_WANTED, _DONE, _UNKNOWN, _BUSY, _FAILED, _FUNCTIONS, _EMITTED, _READY = range(8)
+_FORMAT = 7
+_WANTED, _DONE, _REFUSED, _FAILED, _FUNCTIONS, _EMITTED, _READY = range(7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class WantedFunctions:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """Some of the rows of the work that is about to be done; those of `Done`, if it has any, follow them.
+    """Some of the rows of the work that is about to be done.
 
     Attributes:
         blob: the rows.
@@ -75,13 +75,8 @@ class Emitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
-    """The process works for a task that has ended, and nobody knows for how long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The process is of another version."""
+class Refused:
+    """The process is of another version; or it works for a task that has ended, and nobody knows for how long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +90,8 @@ class Failed:
     error: str
 
 
-Refusal = Busy | Unknown | Failed
-Answer = Ready | Wanted | WantedFunctions | Emitted | Done | Refusal
-_PLAIN: dict[int, Answer] = {
-    _READY: Ready(),
-    _BUSY: Busy(),
-    _UNKNOWN: Unknown(),
-    _FUNCTIONS: WantedFunctions(),
-}
+Answer = Ready | Wanted | WantedFunctions | Emitted | Done | Refused | Failed
+_PLAIN: dict[int, Answer] = {_READY: Ready(), _REFUSED: Refused(), _FUNCTIONS: WantedFunctions()}
 """Answers without values."""
 
 
@@ -185,18 +174,18 @@ def decode_blob(data: bytes) -> bytes | None:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """Return the message of an answer."""
+    """Return the message of an answer; of `Done`, without the rows, which are `Emitted` before."""
     match answer:
         case Wanted(name):
             return _pack([_WANTED, name])
         case Emitted(blob):
             return _pack([_EMITTED, blob])
-        case Ready() | WantedFunctions() | Busy() | Unknown():
+        case Ready() | WantedFunctions() | Refused():
             return _pack([next(kind for kind, plain in _PLAIN.items() if plain == answer)])
         case Failed(error):
             return _pack([_FAILED, error])
         case Done(changes, outcome):
-            return _pack([_DONE, list(changes), list(outcome.blobs), outcome.metrics, outcome.timer])
+            return _pack([_DONE, list(changes), outcome.metrics, outcome.timer])
 
 
 def decode_answer(data: bytes, store_id: str) -> Answer:
@@ -228,11 +217,11 @@ def decode_answer(data: bytes, store_id: str) -> Answer:
 
 
 def _done(rest: list[Any], store_id: str) -> Done:
-    changes, blobs, metrics, timer = rest
+    changes, metrics, timer = rest
     changed = [_change(*change) for change in changes]
     if Pointer.decode(dict(changed)["pointer"] or b"").store_id != store_id:
         raise ValueError("its pointer names another state")
-    return Done(changed, Outcome(list_of(bytes, blobs), _metrics(metrics), _optional(timer)))
+    return Done(changed, Outcome((), _metrics(metrics), _optional(timer)))
 
 
 def _call(watermark_ms: Any, now_ms: Any, max_event_times_us: Any, fired: Any) -> Call:

@@ -186,11 +186,8 @@ class _Call:
                 process.send(encode_functions(self._functions, sys.path))
             elif isinstance(answer, Emitted):
                 emitted.extend([answer.blob])
-            elif isinstance(answer, Done) and emitted:
-                emitted.extend(answer.outcome.blobs)
-                return Heard.DONE, replace(answer, outcome=replace(answer.outcome, blobs=emitted))
             elif isinstance(answer, Done):
-                return Heard.DONE, answer
+                return Heard.DONE, replace(answer, outcome=replace(answer.outcome, blobs=emitted))
             elif isinstance(answer, Failed):
                 return Heard.FAILED, answer
             else:

@@ -305,9 +305,7 @@ def test_after_an_error_in_a_part_nothing_of_the_batch_counts(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("at_once", [None, 2_000])
-def test_rows_that_are_too_large_for_a_message_are_sent_one_blob_at_a_time(
-    at_once: int | None, tmp_path: Path
-) -> None:
+def test_rows_are_sent_one_blob_at_a_time(at_once: int | None, tmp_path: Path) -> None:
     """The process that has the copy may emit far more than it was sent: what waited for a day."""
     config = resolve("memory", {"state.directory": str(tmp_path)})
     operator: Any = OPERATORS["rolling, on arrival"]
@@ -329,7 +327,9 @@ def test_rows_that_are_too_large_for_a_message_are_sent_one_blob_at_a_time(
         assert isinstance(answer, Done)
     thread.join()
     found = pa.concat_tables(from_blobs(answer.outcome.blobs))
-    assert (at_once is not None) == isinstance(answer.outcome.blobs, Spool)
-    assert (at_once is not None) == (len(answer.outcome.blobs) > 10)
+    blobs = answer.outcome.blobs
+    assert isinstance(blobs, Spool)
+    assert blobs.on_disk == (at_once is not None)
+    assert (at_once is not None) == (len(blobs) > 10)
     assert 60 == found.num_rows + sum(time is None for time in batches(1)[0].column("t").to_pylist())
     drop_copy(config, store_id)

@@ -35,9 +35,9 @@ from operators.spark.replicas.held_journal import HeldJournal
 from operators.spark.replicas.messages import (
     Answer,
     Asked,
-    Busy,
     Failed,
     Ready,
+    Refused,
     Wanted,
     WantedFunctions,
     decode_answer,
@@ -134,7 +134,7 @@ def test_those_that_wait_for_work_of_a_task_that_ended_are_sent_away() -> None:
     service._worked_for = SimpleNamespace(has_ended=lambda: True)  # type: ignore[assignment]
     service.take(Connection(pairs[2][1], 60))
     for task in (second, third):
-        assert Busy() == decode_answer(task.receive(), ONE)
+        assert Refused() == decode_answer(task.receive(), ONE)
         with pytest.raises(EOFError):
             task.receive()
     first.close()
