@@ -17,7 +17,7 @@ from tests.patience import wait_until
 
 ONE, OTHER = HOSTS
 STATE = "windows"
-"""The folder of local state on each host's disk."""
+"""The folder of all local state on each host's disk."""
 _LOST_AFTER_S = 20
 """Of a host that is frozen for longer, Spark takes the executor for lost."""
 _CONF = {
@@ -204,7 +204,7 @@ def played(
         "batches": [committed(plan) for plan in plans],
         "copies": dict(fetched(hosts) - before),
         "errors": scene.errors,
-        "files and bytes on hosts": [room.used(STATE) for room in rooms.values()],
+        "files and bytes on hosts": [room.used(state_of(plans[0])) for room in rooms.values()],
         "files and bytes of checkpoint and snapshots": [
             used(plan.checkpoint_path, Path(plan.folder, "snapshots")) for plan in plans
         ],
@@ -214,7 +214,7 @@ def played(
     assert name in ENDING or not scene.errors
     assert all("No space left on device" in error for error in scene.errors)
     for room in rooms.values():
-        files, size = room.used(STATE)
+        files, size = room.used(state_of(plans[0]))
         assert files <= _MOST_FILES
         assert size <= _MOST_BYTES
 
@@ -231,9 +231,14 @@ def used(*folders: Path) -> tuple[int, int]:
     return len(found), sum(found)
 
 
+def state_of(plan: Plan) -> str:
+    """The folder of a scene's local state on each host's disk, where other scenes have theirs beside it."""
+    return f"{STATE}/{Path(plan.folder).parent.name}"
+
+
 def on_hosts(plan: Plan) -> Plan:
     """The plan with its local state on the disk of whichever host works."""
-    folder = DISK / STATE / Path(plan.folder).name
+    folder = DISK / state_of(plan) / Path(plan.folder).name
     return replace(plan, conf={**plan.conf, "spark.windows.state.directory": str(folder)})
 
 

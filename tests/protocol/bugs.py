@@ -149,7 +149,7 @@ BUGS = (
         "executors",
     ),
     _bug(
-        6,
+        8,
         "workers keep the copies that they had while a process stood still",
         "    if done is answer or large:",
         "    if large:",
@@ -170,7 +170,7 @@ BUGS = (
         "executors",
     ),
     _bug(
-        6,
+        21,
         "one process that died fails the task",
         "TaskState.ASK: TaskState.ASK_AFTER_DEATH",
         "TaskState.ASK: TaskState.FAIL",
