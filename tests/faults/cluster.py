@@ -45,8 +45,8 @@ class Cluster:
         for host in HOSTS:
             self.start_worker(host)
 
-    def start_worker(self, host: str, env: Mapping[str, str] | None = None) -> None:
-        """Start the worker of an address, if it does not run, perhaps with more in its environment."""
+    def start_worker(self, host: str) -> None:
+        """Start the worker of an address, if it does not run."""
         if host in self._workers:
             return
         options = (
@@ -64,7 +64,7 @@ class Cluster:
         directory = self._folder / "work" / host
         name = "org.apache.spark.deploy.worker.Worker"
         command = (name, *options, "--work-dir", str(directory), self.url)
-        pid, log = self._start(f"worker-{host}", host, *command, more=env)
+        pid, log = self._start(f"worker-{host}", host, *command)
         seen = log.read_text().count("Successfully registered with master")
         wait_until(
             lambda: log.read_text().count("Successfully registered with master") > seen,
@@ -118,9 +118,7 @@ class Cluster:
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "30min",
         }
 
-    def _start(
-        self, name: str, host: str, *command: str, more: Mapping[str, str] | None = None
-    ) -> tuple[int, Path]:
+    def _start(self, name: str, host: str, *command: str) -> tuple[int, Path]:
         log = self._folder / f"{name}.log"
         env = {
             "SPARK_LOCAL_IP": host,
@@ -134,4 +132,4 @@ class Cluster:
         if name.startswith("worker") and host in self._rooms:
             command = tuple(self._rooms[host].command(command))
             env["SPARK_LOCAL_DIRS"] = str(SPARK_FILES)
-        return start(command, log, self._mark, {**env, **(more or {})}).pid, log
+        return start(command, log, self._mark, env).pid, log

@@ -1,6 +1,7 @@
 """Two hosts with disks of their own: crashes, wiped and full disks, hosts that freeze, other clocks, buckets that move."""
 
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,6 +37,12 @@ _GROUPS = range(0, len(ALL_KINDS), len(BACKENDS))
 """The first of the kinds of queries that run side by side, one on each backend."""
 _FETCHED = re.compile("a local copy was (brought up)|was (restored) from the snapshot")
 _FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+_CLOCK = "clock-of-this-host"
+"""A file of a host's disk that sets the clock of its Python processes. Java's threads would not sleep with another clock."""
+_PYTHON = f"""#!/bin/sh
+[ -r {DISK}/{_CLOCK} ] && . {DISK}/{_CLOCK}
+exec {sys.executable} "$@"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +63,11 @@ def hosts(rooms: dict[str, Host], tmp_path_factory: pytest.TempPathFactory, mark
 @pytest.fixture(scope="module")
 def remote(hosts: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """A driver whose tasks run on the hosts."""
-    with hosts.driver(tmp_path_factory.mktemp("remote"), _CONF) as started:
+    folder = tmp_path_factory.mktemp("remote")
+    python = folder / "python"
+    python.write_text(_PYTHON)
+    python.chmod(0o755)
+    with hosts.driver(folder, {**_CONF, "spark.pyspark.python": str(python)}) as started:
         yield started
 
 
@@ -154,16 +165,15 @@ def sweep(scene: Scene) -> None:
 
 def set_the_clock(scene: Scene) -> None:
     """A host whose clock is ten minutes ahead works, then one whose clock is ten minutes behind."""
+    clock = scene.rooms[ONE].disk / _CLOCK
     for minutes in (10, -10):
         scene.only(OTHER)
-        clock = {
-            "LD_PRELOAD": str(_FAKETIME[0]),
-            "FAKETIME": f"{minutes:+d}m",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
-        scene.hosts.start_worker(ONE, clock)
+        clock.write_text(
+            f"export LD_PRELOAD={_FAKETIME[0]} FAKETIME={minutes:+d}m FAKETIME_DONT_FAKE_MONOTONIC=1"
+        )
         scene.only(ONE)
         scene.both()
+    clock.unlink()
     scene.only(OTHER)
 
 
