@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -92,9 +92,12 @@ class Cluster:
         return running(self._workers[host], "CoarseGrainedExecutorBackend")
 
     @contextmanager
-    def driver(self, folder: Path, conf: Mapping[str, str] | None = None) -> Iterator[Driver]:
+    def driver(
+        self, folder: Path, conf: Mapping[str, str] | None = None, wrapper: Sequence[str] = ()
+    ) -> Iterator[Driver]:
         """Run a driver on the workers, perhaps with more conf, until the block ends."""
-        started = Driver(folder, self._mark, master=self.url, conf={**self.conf(), **(conf or {})})
+        conf = {**self.conf(), **(conf or {})}
+        started = Driver(folder, self._mark, master=self.url, conf=conf, wrapper=wrapper)
         try:
             yield started
         finally:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ _GROUPS = range(0, len(ALL_KINDS), len(BACKENDS))
 """The first of the kinds of queries that run side by side, one on each backend."""
 _FETCHED = re.compile("a local copy was (brought up)|was (restored) from the snapshot")
 _FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+_SAID = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d+ \w+ operators", re.MULTILINE)
 _CLOCK = "clock-of-this-host"
 """A file of a host's disk that sets the clock of its Python processes. Java's threads would not sleep with another clock."""
 _PYTHON = f"""#!/bin/sh
@@ -67,7 +69,7 @@ def remote(hosts: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     python = folder / "python"
     python.write_text(_PYTHON)
     python.chmod(0o755)
-    with hosts.driver(folder, {**_CONF, "spark.pyspark.python": str(python)}) as started:
+    with hosts.driver(folder, _CONF, ["env", f"PYSPARK_PYTHON={python}"]) as started:
         yield started
 
 
@@ -172,9 +174,17 @@ def set_the_clock(scene: Scene) -> None:
             f"export LD_PRELOAD={_FAKETIME[0]} FAKETIME={minutes:+d}m FAKETIME_DONT_FAKE_MONOTONIC=1"
         )
         scene.only(ONE)
+        assert abs(_ahead(scene.hosts) - timedelta(minutes=minutes)) < timedelta(minutes=5)
         scene.both()
     clock.unlink()
     scene.only(OTHER)
+
+
+def _ahead(hosts: Cluster) -> timedelta:
+    """How far the clock of the Python process that has logged last is ahead, but for the age of its last line."""
+    newest = max(hosts.logs(), key=lambda path: path.stat().st_mtime)
+    said = _SAID.findall(newest.read_text(errors="replace"))[-1]
+    return datetime.fromisoformat(said) - datetime.now()  # noqa: DTZ005 - as logs have it
 
 
 SCENES: dict[str, Callable[[Scene], None]] = {
