@@ -29,21 +29,13 @@ from operators import aggregates as agg
 from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
+from operators.spark.replicas import where_held
 from operators.spark.replicas.bucket_service import BucketService
-from operators.spark.replicas.calls import Blobs, Functions, Origin, Request
+from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Request
 from operators.spark.replicas.connection import Connection
 from operators.spark.replicas.copies import drop_all
-from operators.spark.replicas.messages import (
-    Asked,
-    Done,
-    Ready,
-    Wanted,
-    WantedFunctions,
-    decode_answer,
-    encode_blob,
-    encode_functions,
-    encode_request,
-)
+from operators.spark.replicas.messages import Ready, decode_answer
+from operators.spark.replicas.protocol import Heard
 from operators.spark.stream.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -217,28 +209,18 @@ class Bucket:
         pointer = read_pointer(self.journal) or replace(Pointer.fresh(), store_id=self.name)
         blobs = Blobs([*to_blobs(rows)])
         watermark = number * ROWS * 5_000 + round(BEGIN.timestamp() * 1_000)
-        asked = encode_request(Asked(origin, Request(pointer, 0, number, Call(watermark, number), blobs)))
+        request = Request(pointer, 0, number, Call(watermark, number), blobs)
+        functions = Functions(origin, "warning", cloudpickle.dumps(self.job))
+        call = where_held._Call(self.job.config.directory / self.name, functions, self.journal, request, 0)
         one, other = socket.socketpair(socket.AF_UNIX)
         service.take(Connection(other, 60))
-        with Connection(one, 60) as task:
-            while isinstance(
-                answer := decode_answer(task.receive(), self.name), Ready | Wanted | WantedFunctions
-            ):
-                if isinstance(answer, Ready):
-                    task.send(asked)
-                elif isinstance(answer, Wanted):
-                    task.send(encode_blob(self.journal.get(answer.name)))
-                else:
-                    functions = Functions(origin, "warning", cloudpickle.dumps(self.job))
-                    task.send(encode_functions(functions, sys.path))
-        assert isinstance(answer, Done), answer
-        for name, blob in answer.changes:
-            if blob is None:
-                self.journal.remove(name)
-            else:
-                self.journal.put(name, blob)
-        self.journal.commit()
-        return [row for table in from_blobs(answer.outcome.blobs) for row in table.to_pylist()]
+        with Connection(one, 60) as process:
+            assert Ready() == decode_answer(process.receive(), self.name)
+            heard, answer = call._converse(process)
+        assert Heard.DONE is heard
+        assert isinstance(answer, Done)
+        outcome = answer.write_to(self.journal)
+        return [row for table in from_blobs(outcome.blobs) for row in table.to_pylist()]
 
 
 @contextmanager
