@@ -35,6 +35,7 @@ MOST_GROWTH = 20
 """A batch is at most so many times as large as its table."""
 EACH = 60
 """Batches between two lines of progress."""
+FORMATS = "delta", "iceberg"
 _INSIDE = "LAKE_TESTS"
 
 
@@ -51,7 +52,7 @@ def main() -> None:
     parser.add_argument(
         "--batches", type=int, default=60, help="small batches, after which files and snapshots are counted"
     )
-    parser.add_argument("--formats", nargs="+", default=["delta", "iceberg"], help="tables that get them")
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS, help="of these tables")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--page", type=Path, help="a page that gets the tables, such as docs/lake-tables.md")
     arguments = parser.parse_args()

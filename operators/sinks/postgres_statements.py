@@ -159,8 +159,8 @@ def upsert(db: Db, table: Identifier, changes: Changes) -> None:
     columns = _list(changes.upserts.column_names)
     values = [SQL("{0} = excluded.{0}").format(Identifier(name)) for name in changes.values]
     action = SQL("UPDATE SET {}{}").format(SQL(", ").join(values), replaced) if values else SQL("NOTHING")
-    # The table has another name here: it may be called "excluded". In order of its index, pages of that are changed once each,
-    # and two queries that write the same rows at once wait for each other in place of a deadlock.
+    # The table has another name here: it may be called "excluded". In order of the keys, the index is changed from one end to
+    # the other, not at random.
     statement = SQL("INSERT INTO {} AS old ({}) SELECT {} FROM {} ORDER BY {} ON CONFLICT ({}) DO {}")
     keys = _list(changes.keys)
     run(db, statement.format(table, columns, columns, new, keys, keys, action))

@@ -48,9 +48,11 @@ def _maybe_further(names: Collection[bytes]) -> bool:
 
 def keys_of(names: Collection[bytes]) -> Collection[bytes]:
     """Return the key of each page."""
-    if not _maybe_further(names):
-        return names
-    # As `key_of` does: a call for each takes twice the time.
+    return _each_key(names) if _maybe_further(names) else names
+
+
+def _each_key(names: Collection[bytes]) -> list[bytes]:
+    """Do as `key_of` for each name, in half the time of as many calls."""
     return [name[_HEAD:] if name[:1] == FURTHER else name for name in names]
 
 
@@ -66,10 +68,11 @@ def keys_and_starts(names: list[bytes], begin: int) -> tuple[list[bytes], Ints]:
         names: n names of one segment.
         begin: the first tick of the segment, where first pages start.
     """
-    starts, keys = np.full(len(names), begin), list(keys_of(names))
+    starts, keys = np.full(len(names), begin), names
     if _maybe_further(names):
         further = [number for number, name in enumerate(names) if name[:1] == FURTHER]
         starts[further] = _starts([names[number] for number in further])
+        keys = _each_key(names)
     return keys, starts
 
 
@@ -78,7 +81,7 @@ def distinct_keys(names: Collection[bytes]) -> tuple[list[bytes], Ints]:
     if not _maybe_further(names):
         return list(names), np.arange(len(names))
     numbers: dict[bytes, int] = {}
-    number = [numbers.setdefault(key, len(numbers)) for key in keys_of(names)]
+    number = [numbers.setdefault(key, len(numbers)) for key in _each_key(names)]
     return list(numbers), np.array(number, np.int64)
 
 

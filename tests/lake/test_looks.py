@@ -18,7 +18,7 @@ from operators.sinks import SinkError, append_to, merge_to
 from operators.sinks.lake import Batch, merge, write_once
 from operators.sinks.lake_rows import pinned
 from operators.sinks.lake_tables import lake_table
-from tests.faults.processes import start
+from tests.faults.processes import kill_marked, start
 from tests.lake.conftest import FORMATS, Place, place_of
 from tests.lake.elsewhere import merge_batch
 from tests.lake.test_merge import SIMPLE, commits, merged, window
@@ -51,18 +51,21 @@ def test_another_process_writes_beside_this_one(spark: SparkSession, folder: Pat
     for place in places:
         merge_batch(spark, place, "one", 0)
     command = [sys.executable, "-m", "tests.lake.elsewhere", str(folder), "beside", "two", str(batches)]
-    log = tmp_path / "log"
-    other = start(command, log, f"lake-{tmp_path.name}")
+    log, mark = tmp_path / "log", f"lake-{tmp_path.name}"
     before = {place.newest() for place in places}
-    wait_until(
-        lambda: {place.newest() for place in places} != before or other.poll() is not None,
-        "the other process's batch",
-        log.read_bytes,
-    )
-    for batch in range(1, batches):
-        for place in places:
-            merge_batch(spark, place, "one", batch)
-    assert 0 == other.wait(), log.read_text(errors="replace")[-4_000:]
+    try:
+        other = start(command, log, mark)
+        wait_until(
+            lambda: {place.newest() for place in places} != before or other.poll() is not None,
+            "the other process's batch",
+            log.read_bytes,
+        )
+        for batch in range(1, batches):
+            for place in places:
+                merge_batch(spark, place, "one", batch)
+        assert 0 == other.wait(), log.read_text(errors="replace")[-4_000:]
+    finally:
+        kill_marked(mark)
     last = batches - 1
     for place in places:
         assert [("all", last), ("one", last), ("two", last)] == place.rows("user", "n")
