@@ -1,7 +1,7 @@
 """Seconds of a batch of merge_to, of upsert_to with PostgreSQL and of DeltaSink, and what a stream leaves in a table.
 
 python -m benchmarks.lake [--rows 10000 10000000] [--changed 1000 100000 2000000] [--batches 60]
-                        [--formats delta iceberg] [--out lake.json] [--page docs/lake-tables.md]
+                        [--formats delta iceberg] [--conf key=value ...] [--out lake.json] [--page docs/lake-tables.md]
 
 It runs in a process of its own, on the PySpark that both formats have jars for; Maven fetches them. Each figure is the median
 of three batches, after eleven that warm up; from a million rows on, it is one batch, after those of smaller sizes. A table has
@@ -53,6 +53,7 @@ def main() -> None:
         "--batches", type=int, default=60, help="small batches, after which files and snapshots are counted"
     )
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS, help="of these tables")
+    parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="settings of Spark")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--page", type=Path, help="a page that gets the tables, such as docs/lake-tables.md")
     arguments = parser.parse_args()
@@ -77,6 +78,7 @@ def measured(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.driver.memory": "6g",
         "spark.driver.maxResultSize": "4g",
+        **dict(setting.split("=", 1) for setting in arguments.conf),
     }
     spark = session(folder, **usual)
     spark.sql("CREATE NAMESPACE lake.db")
