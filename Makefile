@@ -39,8 +39,8 @@ test-all: $(VENV)/.installed-dev ## run all tests (two hours on 2 cores), with m
 test-connectors: $(VENV)/.installed-test ## run the tests that need Kafka, Delta, Iceberg or Feast (twelve minutes; needs Maven and Java 17)
 	$(PYTEST) -m connectors $(ARGS)
 
-test-cluster: $(VENV)/.installed-test ## run queries on two hosts with disks of their own: crashes, freezes, full disks, other clocks (an hour; Linux only)
-	$(PYTEST) --soak --numprocesses 0 --capture no tests/faults/test_hosts.py $(ARGS)
+test-cluster: $(VENV)/.installed-test ## run queries on two hosts with disks of their own: crashes, freezes, full disks, other clocks, missing packages (an hour; Linux only)
+	$(PYTEST) --soak --numprocesses 0 --capture no tests/faults/test_shipping.py tests/faults/test_applications.py tests/faults/test_hosts.py $(ARGS)
 
 live: $(VENV)/.installed-test ## play random cases to Kafka Streams and Jet too (minutes; needs Maven and Java 17): make live ARGS="--kafka 4.3.0"
 	$(BIN)/python -m tests.conformance.live $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -12,6 +12,11 @@ def is_state_process(number: int) -> bool:
     return _shown(number) == state_process.NAME
 
 
+def is_ours(number: int) -> bool:
+    """Whether a process is one for state, or one that forks these."""
+    return _shown(number) in (state_process.NAME, starter.NAME)
+
+
 def state_processes(daemons: list[int]) -> list[int]:
     """The processes for state of these daemons of workers: they are in the daemon's group, whoever has started them."""
     return _of(daemons, state_process.NAME)

@@ -145,11 +145,18 @@ NOT_IMPORTED = {
     ),
     "ModuleNotFoundError: No module named 'operators'": (
         "the Python of the workers does not have this library: No module named 'operators'. Install it there, or set "
-        "PYSPARK_PYTHON to a Python that has it"
+        "PYSPARK_PYTHON to a Python that has it. Through Spark Connect, streams before Spark 4.4 do not see what the client "
+        "sends with addArtifacts (SPARK-61959)"
     ),
     "ModuleNotFoundError: No module named 'operators.mine'": None,
     "ModuleNotFoundError: No module named 'operators.mine.inner'": None,
     "ModuleNotFoundError: No module named 'my.operators'": None,
+    "cloudpickle.loads(obj, encoding=encoding)\n    ^^^^\nModuleNotFoundError: No module named 'my_functions'": (
+        "the Python of the workers does not have the module that a function of this query is from: No module named "
+        "'my_functions'. Send the module with spark.addArtifacts(path, pyfile=True), or install it there, or have its "
+        "functions sent with the query: pyspark.cloudpickle.register_pickle_by_value(module), before apply. "
+        "Through Spark Connect, streams before Spark 4.4 do not see what the client sends with addArtifacts (SPARK-61959)"
+    ),
 }
 
 

@@ -7,6 +7,7 @@ their windows are closed are stored beside the panes: those of one key, segment 
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +38,7 @@ from state_backends.store.ordering import row_order
 from state_backends.store.page_ids import PageIds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RollingPlan(KindPlan):
     """What a rolling operator computes.
 
@@ -82,12 +83,12 @@ class RollingPlan(KindPlan):
     def keeps_state(self) -> bool:
         return self.kind.lifetime
 
-    @property
+    @cached_property
     def panes(self) -> PaneSchema:
         """The panes without what is stored beside them."""
         return PaneSchema(self.operations)
 
-    @property
+    @cached_property
     def stored(self) -> RollingPaneSchema:
         """The panes as they are stored."""
         plain = self.on_arrival and not self.ends_lifetimes
@@ -188,7 +189,9 @@ class RollingPlan(KindPlan):
     ) -> RollingRows:
         is_life = entries.time == LIFE_PANE_TIME
         life = stored_lifetimes(entries.take(is_life), self.stored, self.kind.forget_after)
-        rows = Waiting(np.arange(keys), np.full(keys, time), pa.table({"key": np.arange(keys)}))
+        rows = Waiting(
+            np.arange(keys), np.full(keys, time), pa.Table.from_arrays([pa.array(np.arange(keys))], ["key"])
+        )
         panes = self.stored.panes(entries.take(~is_life))
         if sums is not None:
             panes = merge_entries([panes, sums], self.panes.layout)

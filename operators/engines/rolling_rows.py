@@ -141,7 +141,7 @@ class _Ranks:
         """Return how many numbered times are before each time."""
         if self._times is not None:
             return np.searchsorted(self._times, times, "left")
-        return np.clip(times - self._first, 0, self.count)
+        return np.minimum(np.maximum(times - self._first, 0), self.count)
 
     def until(self, times: Ints) -> Ints:
         """Return how many numbered times are not after each time."""

@@ -25,6 +25,7 @@ from operators.steps.failed_windows import with_keys
 from serializers import CorruptDataError, SerializationError, encode_keys
 from serializers.arrays import take_rows
 from serializers.keys import NO_COLUMNS
+from serializers.pages import PageLayout
 from state_backends import Entries
 from state_backends.backends.memory import MemoryBackend
 from state_backends.checkpoints.stored_bucket import Bucket
@@ -77,6 +78,11 @@ class Features:
     def empty(self) -> Entries:
         """An entry of no records."""
         return self.binding.plan.empty()
+
+    @cached_property
+    def layout(self) -> PageLayout:
+        """The layout of pages."""
+        return self.binding.plan.layout
 
     @cached_property
     def _other_clock(self) -> Zone | None:
@@ -239,7 +245,7 @@ class FoundKeys:
         Raises:
             CorruptDataError: a page is damaged; names it.
         """
-        layout, pages = self.binding.plan.layout, self.found.pages
+        layout, pages = self.features.layout, self.found.pages
         try:
             return layout.decode([page.row.page for page in pages])
         except SerializationError:
@@ -249,7 +255,7 @@ class FoundKeys:
 
     def _check(self, page: KeyRow) -> None:
         try:
-            self.binding.plan.layout.decode([page.row.page])
+            self.features.layout.decode([page.row.page])
         except SerializationError as error:
             one, row = page.wanted, page.row
             raise CorruptDataError(

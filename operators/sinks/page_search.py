@@ -30,7 +30,7 @@ from operators.runtime.page_places import (
 from operators.sinks.confirmations import confirmed_us, wanted_confirmation
 from operators.sinks.interface import SinkError
 from operators.sinks.pages import FoundPage, PageFinder, Wanted
-from operators.sinks.published import Head, wanted_head
+from operators.sinks.published import Head, decoded_head, wanted_head
 from operators.steps.plan import Summed
 from serializers.keys import bucket_of, stored_key
 from state_backends import Entries
@@ -135,7 +135,7 @@ class PageSearch:
         descent: _Descent | None = None
         while True:
             self._ask(finder, wants)
-            head = next((Head.decode(row.row.page) for row in self._rows[_HEAD]), None)
+            head = next((decoded_head(row.row.page) for row in self._rows[_HEAD]), None)
             if head is None or (first is not None and head != first):
                 return None
             if (head.edition, head.segment) != (self.head.edition, self.head.segment):

@@ -170,6 +170,12 @@ def wanted_head(definition: int) -> Wanted:
     return Wanted(HEADS_EDITION, HEADS, NO_KEY, definition, definition)
 
 
+@lru_cache(maxsize=4)
+def decoded_head(data: bytes) -> Head:
+    """Return what `Head.decode` does. A reader finds the same bytes with each answer until the next batch."""
+    return Head.decode(data)
+
+
 def find_heads(finder: PageFinder) -> list[Head]:
     """Return the heads of all features in a table."""
     found = finder.find([Wanted(HEADS_EDITION, HEADS, NO_KEY, _LEAST, _MOST)])

@@ -15,6 +15,9 @@ from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
 from operators.sinks.sqlite import SQLiteSink
 from operators.sinks.tables import quoted
 
+_MOST_AT_ONCE = 16
+"""Rows of wanted pages in one statement. So there are few statements, which SQLite keeps prepared."""
+
 
 @dataclass(frozen=True, slots=True)
 class SQLitePages(SQLiteSink, PageTable):
@@ -44,10 +47,7 @@ class _Finder(ConnectedFinder):
         super().__init__()
         self._pages = pages
         self._path = Path(pages.path).absolute()
-        self._statement = (
-            f"SELECT segment, start, page FROM {quoted(pages.table)} WHERE edition = ? AND bucket = ? AND key = ? AND "
-            "segment BETWEEN ? AND ?"
-        )
+        self._table = quoted(pages.table)
 
     def find(self, wanted: Sequence[Wanted]) -> list[FoundPage]:
         if not self._is_connected and not self._path.exists():
@@ -72,15 +72,33 @@ class _Finder(ConnectedFinder):
         )
 
     def find_over(self, connection: sqlite3.Connection, wanted: Sequence[Wanted]) -> list[FoundPage]:
+        if len(wanted) <= _MOST_AT_ONCE:
+            return self._select(connection, 0, wanted)
         connection.execute("BEGIN")
         try:
+            parts = (wanted[at : at + _MOST_AT_ONCE] for at in range(0, len(wanted), _MOST_AT_ONCE))
             return [
-                FoundPage(number, *row)
-                for number, one in enumerate(wanted)
-                for row in connection.execute(self._statement, one)
+                row
+                for n, part in enumerate(parts)
+                for row in self._select(connection, n * _MOST_AT_ONCE, part)
             ]
         finally:
             connection.execute("ROLLBACK")
+
+    def _select(
+        self, connection: sqlite3.Connection, first: int, wanted: Sequence[Wanted]
+    ) -> list[FoundPage]:
+        """The rows that are wanted, in one statement. The first one that is wanted has this number."""
+        values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(wanted))
+        given = [value for number, one in enumerate(wanted, first) for value in (number, *one)]
+        found = connection.execute(
+            f"WITH wanted (number, edition, bucket, key, low, high) AS (VALUES {values}) "
+            f"SELECT wanted.number, pages.segment, pages.start, pages.page FROM wanted CROSS JOIN {self._table} pages "
+            "WHERE pages.edition = wanted.edition AND pages.bucket = wanted.bucket AND pages.key = wanted.key "
+            "AND pages.segment BETWEEN wanted.low AND wanted.high",
+            given,
+        )
+        return [FoundPage(*row) for row in found]
 
     def refusal(self, error: Any) -> SinkError:
         return SinkError(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import disk
 from tests.faults.cluster import HOSTS, Cluster
-from tests.faults.disk import MEGABYTES, in_front, why_not
+from tests.faults.hosts import Host, why_not
 from tests.faults.processes import Driver, kill_marked
 from tests.operators.sinks.postgres_server import postgres_server
 
@@ -63,7 +64,7 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory, mark: str, small_disk: Path) -> Iterator[Driver]:
     """A driver of two cores that bears three failures of a task."""
-    wrapper = () if why_not() else in_front(small_disk, MEGABYTES)
+    wrapper = () if disk.why_not() else disk.in_front(small_disk, disk.MEGABYTES)
     started = Driver(tmp_path_factory.mktemp("driver"), mark, wrapper=wrapper)
     yield started
     started.stop()
@@ -95,3 +96,18 @@ def cluster(addresses: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
     """A master and two workers."""
     del addresses
     return Cluster(tmp_path_factory.mktemp("cluster"), mark)
+
+
+@pytest.fixture(scope="module")
+def rooms(addresses: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory, mark: str) -> dict[str, Host]:
+    """A host with a disk of its own for each address."""
+    if reason := why_not():
+        pytest.skip(reason)
+    shared, logs = tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("hosts")
+    return {address: Host(logs / address, shared, mark) for address in addresses}
+
+
+@pytest.fixture(scope="module")
+def hosts(rooms: dict[str, Host], tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
+    """A master, and a worker on each host."""
+    return Cluster(tmp_path_factory.mktemp("cluster-of-hosts"), mark, rooms)

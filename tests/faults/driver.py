@@ -8,10 +8,10 @@ from pathlib import Path
 
 from operators import spark_session
 from tests.faults.plans import Plan
-from tests.faults.query import judge, run
+from tests.faults.query import check, judge, run
 from tests.operators.spark.frames import session_conf
 
-TASKS = {"run": run, "judge": judge}
+TASKS = {"run": run, "judge": judge, "check": check}
 
 
 def main(folder: Path, master: str, conf: dict[str, str]) -> None:

@@ -23,14 +23,14 @@ _DAEMON = "spark.daemon"
 
 
 def start(
-    command: Sequence[str], log: Path, mark: str, env: Mapping[str, str] | None = None
+    command: Sequence[str], log: Path, mark: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> "subprocess.Popen[str]":
     """Start a process in a group of its own; its output goes to the log, and all that it starts bears the mark."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=cwd,
             env={**os.environ, **ENVIRONMENT, **(env or {}), _MARK: mark},
             stdin=subprocess.PIPE,
             stdout=output,
@@ -176,6 +176,12 @@ class Driver:
         """Run queries side by side to their ends, and return the error of each, or None."""
         self.ask("run", plans)
         return self.answer()
+
+    def check(self) -> str | None:
+        """Return what `check_executors` finds wrong, or None."""
+        self.ask("check", [])
+        (found,) = self.answer()
+        return found
 
     def judge(self, plans: Sequence[Plan]) -> list[dict[str, Any]]:
         """Return what the rows of each query are worth."""

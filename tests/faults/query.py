@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from operators import what_failed
+from operators import SessionSetupError, check_executors, what_failed
 from operators.spark.base.types import arrow_schema
 from tests.faults import troubles
 from tests.faults.kinds import applied, undisturbed, writer, written
@@ -107,6 +107,15 @@ def _error(query: Any) -> str | None:
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def check(spark: SparkSession, _: Sequence[Plan]) -> list[str | None]:
+    """Return what is wrong with the executors' packages, or None."""
+    try:
+        check_executors(spark)
+    except SessionSetupError as error:
+        return [str(error)]
+    return [None]
 
 
 def judge(spark: SparkSession, plans: Sequence[Plan]) -> list[dict[str, Any]]:

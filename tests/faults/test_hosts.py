@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import memory_limit
 from tests.faults.cluster import HOSTS, Cluster
-from tests.faults.hosts import DISK, Host, why_not
+from tests.faults.hosts import DISK, Host
+from tests.faults.memory_limit import MemoryLimit
 from tests.faults.plans import ALL_KINDS, BACKENDS, Feed, Plan, committed, in_flight, plans_for
 from tests.faults.processes import Driver, assert_exact
 from tests.patience import wait_until
@@ -45,21 +47,6 @@ _PYTHON = f"""#!/bin/sh
 [ -r {DISK}/{_CLOCK} ] && . {DISK}/{_CLOCK}
 exec {sys.executable} "$@"
 """
-
-
-@pytest.fixture(scope="module")
-def rooms(addresses: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory, mark: str) -> dict[str, Host]:
-    """A host for each address."""
-    if reason := why_not():
-        pytest.skip(reason)
-    shared, logs = tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("hosts")
-    return {address: Host(logs / address, shared, mark) for address in addresses}
-
-
-@pytest.fixture(scope="module")
-def hosts(rooms: dict[str, Host], tmp_path_factory: pytest.TempPathFactory, mark: str) -> Cluster:
-    """A master, and a worker on each host."""
-    return Cluster(tmp_path_factory.mktemp("cluster-of-hosts"), mark, rooms)
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +174,22 @@ def _ahead(hosts: Cluster) -> timedelta:
     return datetime.fromisoformat(said) - datetime.now()  # noqa: DTZ005 - as logs have it
 
 
+def run_out_of_memory(scene: Scene) -> None:
+    """The container of a host has no more memory for some seconds: the kernel kills its processes, one after the other."""
+    scene.both()
+    limit = MemoryLimit()
+    limit.hold(scene.rooms[ONE].processes())
+    try:
+        limit.lower()
+        while not limit.kills():
+            scene.batches(0)
+        limit.lift()
+        scene.batches(2)
+        print(f"{limit.kills()} processes were killed")  # noqa: T201
+    finally:
+        limit.remove()
+
+
 SCENES: dict[str, Callable[[Scene], None]] = {
     "lose": lose,
     "move": move,
@@ -194,7 +197,13 @@ SCENES: dict[str, Callable[[Scene], None]] = {
     "fill the disk": fill_the_disk,
     "sweep": sweep,
     "set the clock": set_the_clock,
+    "run out of memory": run_out_of_memory,
 }
+NEEDS: dict[str, Callable[[], str]] = {
+    "set the clock": lambda: "" if _FAKETIME else "a host with another clock needs libfaketime",
+    "run out of memory": memory_limit.why_not,
+}
+"""Why a scene cannot be played here, or nothing."""
 ENDING = {"fill the disk"}
 """What may end a query, by an error that says why."""
 
@@ -279,8 +288,8 @@ def test_scenes(
     tmp_path: Path, hosts: Cluster, rooms: dict[str, Host], remote: Driver, name: str, first: int
 ) -> None:
     """All kinds of queries, on all backends side by side, through all that happens to hosts."""
-    if name == "set the clock" and not _FAKETIME:
-        pytest.skip("a host with another clock needs libfaketime")
+    if reason := NEEDS.get(name, str)():
+        pytest.skip(reason)
     feed = Feed(tmp_path, files=400, rows=600, seed=first)
     kinds = [*ALL_KINDS, *ALL_KINDS][first : first + len(BACKENDS)]
     plans = plans_for(tmp_path, BACKENDS, until=str(tmp_path / "end"), kinds=kinds)

@@ -31,9 +31,19 @@ _HIDDEN = re.compile(r"ImportError: (another module named '\w+' hides the one of
 _MISSING = re.compile(
     r"ModuleNotFoundError: (No module named '((?:operators|state_backends|serializers)(?:\.\w+)*)')"
 )
+_UNPICKLED = re.compile(
+    r"cloudpickle\.loads\(.*\n(?:\s+\^+\n)?ModuleNotFoundError: (No module named '[\w.]+')"
+)
+"""How the traceback ends of a worker, or of Spark's own look at a stream, that could not import what a function is from."""
+_NOT_SEEN = "Through Spark Connect, streams before Spark 4.4 do not see what the client sends with addArtifacts (SPARK-61959)"
 _NOT_THERE = (
     "the Python of the workers does not have this library: {0}. Install it there, or set PYSPARK_PYTHON to a Python that "
-    "has it"
+    f"has it. {_NOT_SEEN}"
+)
+_NO_MODULE = (
+    "the Python of the workers does not have the module that a function of this query is from: {0}. Send the module with "
+    "spark.addArtifacts(path, pyfile=True), or install it there, or have its functions sent with the query: "
+    f"pyspark.cloudpickle.register_pickle_by_value(module), before apply. {_NOT_SEEN}"
 )
 _ANOTHER = (
     "the workers import another module named {1!r} in the place of this library's: {0}. It is in a file that was added to the "
@@ -212,7 +222,8 @@ def _not_imported(text: str) -> str | None:
         return hidden[1]
     missing = _MISSING.search(text)
     if missing is None:
-        return None
+        unpickled = _UNPICKLED.search(text)
+        return None if unpickled is None else _NO_MODULE.format(unpickled[1])
     message, module = missing.groups()
     if "." not in module:
         return _NOT_THERE.format(message)

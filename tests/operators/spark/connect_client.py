@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -21,6 +22,7 @@ from zipfile import ZipFile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -379,6 +381,28 @@ def _failures(client: Client) -> None:
     told = operators.what_failed(caught.value)
     assert told is not None
     assert re.match(r"operator 'inverses', .*ZeroDivisionError: ", told, re.DOTALL)
+
+
+@case("functions of a module that workers do not have")
+def _module(client: Client) -> None:
+    """Streams do not see what the client sends before Spark 4.4: it is said, and what is sent with the query works."""
+    (client.folder / "sent.py").write_text("def add(total, v):\n    return total + v\n")
+    sys.path.append(str(client.folder))
+    sent = import_module("sent")
+    client.spark.addArtifacts(str(client.folder / "sent.py"), pyfile=True)
+    op = by_key("tumbling", {"total": agg.fold(0, sent.add, "v", type="bigint", merge=sent.add)})
+    whole = pa.concat_tables(tables(client.source))
+    assert lines(op.apply(client.bounded, "at")) == expected(op, [whole], FAR_FUTURE)
+    if client.spark.version < "4.4":
+        with pytest.raises(StreamingQueryException) as caught:
+            client.run(op.apply(stream(client.spark, client.source), "at"), "sent")
+        told = operators.what_failed(caught.value)
+        assert told is not None
+        assert "is from: No module named 'sent'. Send the module" in told
+    register_pickle_by_value(sent)
+    windows = op.apply(stream(client.spark, client.source, FILES), "at")
+    assert expected(op, [whole]) == client.run(windows, "by-value")[0]
+    unregister_pickle_by_value(sent)
 
 
 @case("what is wrong is said before anything runs")
