@@ -11,14 +11,21 @@ from pyspark.sql import functions as F
 from operators import TumblingWindows
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
-from operators.sinks import SQLiteSink, upsert_to
+from operators.sinks import SQLitePages, SQLiteSink, merge_to, upsert_to
 from operators.sinks.changes import changes_of
+from tests.faults.pages import features
+from tests.faults.plans import Plan
 from tests.faults.runs import Runs
 from tests.operators.sinks.reading import read_sqlite
-from tests.operators.spark.frames import SCHEMA, closed_rows, operator, rows, windows
+from tests.operators.spark.frames import SCHEMA, closed_rows, operator, rows, stream, windows
 
 TABLE = "table"
 """Sessions on update, which an upsert writes into a table of SQLite."""
+PUBLISHED, MERGED = "features in pages", "sessions in Delta"
+"""Features in a table of pages of SQLite, and sessions on update that the executors merge into a table of Delta."""
+KAFKA = "kafka://"
+"""How the source of a plan begins that is a broker, with records in a topic."""
+TOPIC = "records"
 OWN = "Spark's own chain"
 """Windows of Spark over windows of Spark, to see what it bears itself."""
 _GRACE = "8 seconds"
@@ -26,7 +33,9 @@ _GRACE = "8 seconds"
 
 def applied(frame: DataFrame, kind: str, backend: str | None = None) -> DataFrame:
     """Return what the operator of a kind makes of a frame."""
-    if kind == TABLE:
+    if kind == PUBLISHED:
+        return frame  # `publish` is both operator and writer.
+    if kind in (TABLE, MERGED):
         return operator("on_update", "session").apply(frame, event_time="at", backend=backend)
     if kind == OWN:
         first = frame.withWatermark("at", _GRACE).groupBy(F.window("at", "700 milliseconds"), "k")
@@ -42,8 +51,25 @@ def applied(frame: DataFrame, kind: str, backend: str | None = None) -> DataFram
     return both.apply(_sides(frame), event_time="at", backend=backend)
 
 
-def writer(frame: DataFrame, kind: str, folder: Path) -> Any:
+def source(spark: SparkSession, plan: Plan) -> DataFrame:
+    """Return the records of a plan as a stream."""
+    if not plan.source.startswith(KAFKA):
+        return stream(spark, Path(plan.source), plan.files)
+    messages = (
+        spark.readStream.format("kafka").option("subscribe", TOPIC).option("startingOffsets", "earliest")
+    )
+    messages = messages.option("kafka.bootstrap.servers", plan.source.removeprefix(KAFKA)).load()
+    fields = f"from_json(string(value), '{SCHEMA}', map('timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSS')) record"
+    return messages.selectExpr(fields).select("record.*")
+
+
+def writer(frame: DataFrame, kind: str, folder: Path, backend: str) -> Any:
     """Return what writes the rows of a kind into a folder."""
+    if kind == PUBLISHED:
+        pages = SQLitePages(folder / "pages.db", "pages")
+        return features().publish(frame, "at", pages, backend=backend)
+    if kind == MERGED:
+        return frame.writeStream.foreachBatch(merge_to(f"delta.`{folder / 'sessions'}`", keys=["k"]))
     if kind == TABLE:
         return frame.writeStream.foreachBatch(upsert_to(_sink(folder), keys=["k"]))
     return frame.writeStream.format("parquet").option("path", str(folder / "out"))
@@ -52,7 +78,7 @@ def writer(frame: DataFrame, kind: str, folder: Path) -> Any:
 def undisturbed(spark: SparkSession, source: Path, kind: str) -> list[Any]:
     """Return what a stream over the files has written at its end: what it closed, or all sessions if they are in a table."""
     if kind == TABLE:
-        return sorted(map(repr, _sessions(source).to_pylist()))
+        return sorted(map(repr, sessions(source).to_pylist()))
     if kind not in ("custom", "cogroup", OWN):
         return closed_rows(spark, source, kind)
     frame = spark.read.schema(SCHEMA).parquet(str(source))
@@ -69,7 +95,7 @@ def undisturbed(spark: SparkSession, source: Path, kind: str) -> list[Any]:
 def written(spark: SparkSession, source: Path, kind: str, folder: Path) -> list[Any]:
     """Return what is in the table, or in files by the sink's own log: those of attempts that failed lie beside the others."""
     if kind == TABLE:
-        schema = _sessions(source).schema
+        schema = sessions(source).schema
         path = Path(_sink(folder).path)
         return sorted(map(repr, read_sqlite(path, "sessions", schema).to_pylist())) if path.exists() else []
     out = folder / "out"
@@ -88,7 +114,7 @@ def _sink(folder: Path) -> SQLiteSink:
     return SQLiteSink(folder / "table.db", "sessions")
 
 
-def _sessions(source: Path) -> pa.Table:
+def sessions(source: Path) -> pa.Table:
     """All sessions of the files, as columns of a table."""
     records = pa.concat_tables([pq.read_table(path) for path in sorted(source.glob("*.parquet"))])
     with operator(kind="session").local_runner("at") as runner:

@@ -3,11 +3,15 @@
 python -m tests.faults.pages FOLDER BACKEND TABLE PLACE: the files of FOLDER/plan name the batches, and how each is stopped.
 """
 
+import datetime as dt
 import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -24,6 +28,8 @@ from operators.sinks import (
 from tests.faults.stops import run_to_the_end, stop_as_planned
 from tests.operators.spark.frames import operator, session_conf, stream
 
+KEYS = [None, *(f"key-{n}" for n in range(7)), "unknown"]
+"""The keys that are asked for."""
 TABLES = {"sqlite": SQLitePages, "postgres": PostgresPages, "redis": RedisPages}
 
 
@@ -38,6 +44,17 @@ def table_of(kind: str, place: str) -> PageTable:
     """Return the table of a kind at a place."""
     table: PageTable = TABLES[kind](place, "pages")
     return table
+
+
+def expected(folder: Path, at: dt.datetime) -> list[dict[str, Any]]:
+    """What labels of all keys get from all records at once."""
+    records = pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("*.parquet"))])
+    type_ = records.schema.field("at").type
+    labels = pa.table({"k": pa.array(KEYS, pa.string()), "asked": pa.array([at] * len(KEYS), type_)})
+    with features().local_runner_as_of("asked", "at") as runner:
+        rows = runner.process(labels, records, stream_time=at + dt.timedelta(hours=1))
+    found = {row["k"]: row for row in rows.drop_columns("asked").to_pylist()}
+    return [found[key] for key in KEYS]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from operators import SessionSetupError, check_executors, what_failed
 from operators.spark.base.types import arrow_schema
 from tests.faults import troubles
-from tests.faults.kinds import applied, undisturbed, writer, written
+from tests.faults.kinds import applied, source, undisturbed, writer, written
 from tests.faults.plans import Plan
-from tests.operators.spark.frames import stream
 from tests.patience import TOO_BUSY, TRIES
 
 TOLD = "what_failed: "
@@ -72,13 +71,12 @@ def start(spark: SparkSession, plan: Plan) -> Any:
     for key, value in conf.items():
         spark.conf.set(key, value)
     try:
-        source = stream(spark, Path(plan.source), plan.files)
-        frame = applied(source, plan.kind, plan.backend)
+        frame = applied(source(spark, plan), plan.kind, plan.backend)
         if plan.trouble:
             schema = arrow_schema(frame.schema)
             step = getattr(troubles, plan.trouble)(Path(plan.folder, "troubles"), schema)
             frame = frame.mapInArrow(step, frame.schema)
-        rows = writer(frame, plan.kind, Path(plan.folder))
+        rows = writer(frame, plan.kind, Path(plan.folder), plan.backend)
         return rows.option("checkpointLocation", str(plan.checkpoint_path)).start()
     except Exception as error:  # noqa: BLE001 - whatever it is, the test judges it
         return _text(error)

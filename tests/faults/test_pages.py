@@ -3,13 +3,10 @@
 import datetime as dt
 import sys
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.faults.pages import features, table_of
+from tests.faults.pages import KEYS, expected, features, table_of
 from tests.faults.stops import run_until_it_waits
 from tests.operators.sinks.redis_server import redis_server
 from tests.operators.spark.frames import BASE_US, write_source
@@ -17,7 +14,6 @@ from tests.operators.spark.frames import BASE_US, write_source
 _ROWS = 200
 _MORE = 1
 """Batches at the end without any trouble."""
-KEYS = [None, *(f"key-{n}" for n in range(7)), "unknown"]
 
 
 @pytest.mark.soak
@@ -61,14 +57,3 @@ def check(folder: Path, arguments: list[str], mark: str, kills: int, at: dt.date
         path.name for path in (folder / "repeated").iterdir()
     }
     assert expected(folder / "in", at) == answers.table.to_pylist()
-
-
-def expected(folder: Path, at: dt.datetime) -> list[dict[str, Any]]:
-    """What labels of all keys get from all records at once."""
-    records = pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("*.parquet"))])
-    type_ = records.schema.field("at").type
-    labels = pa.table({"k": pa.array(KEYS, pa.string()), "asked": pa.array([at] * len(KEYS), type_)})
-    with features().local_runner_as_of("asked", "at") as runner:
-        rows = runner.process(labels, records, stream_time=at + dt.timedelta(hours=1))
-    found = {row["k"]: row for row in rows.drop_columns("asked").to_pylist()}
-    return [found[key] for key in KEYS]
