@@ -1,7 +1,7 @@
 """How long an answer from a table of pages takes, what publishing adds to a batch, and how new answers are.
 
 python -m benchmarks.serving [--keys 1000000] [--busy 1000000] [--questions 1000] [--tables sqlite postgres redis]
-                             [--only answers clients commit raw freshness] [--out serving.json]
+                             [--only answers clients commit raw freshness spark day] [--out serving.json]
 
 Three lookbacks up to 30 days and five aggregates. Each key has a record in each of three batches, and one key has `--busy`
 records. Beside the answers: a SELECT over the same records in PostgreSQL, with an index on key and time.
@@ -15,30 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.serving.asking import beside_writing, many_keys, one_key, several_clients
-from benchmarks.serving.beside import freshness, raw_rows
+from benchmarks.serving.beside import batches_on_spark, freshness, raw_rows
+from benchmarks.serving.day import days
 from benchmarks.serving.filled import TABLES, Filled, table_of
 
 BATCHES = 3
-PARTS = "answers", "clients", "commit", "raw", "freshness"
+PARTS = "answers", "clients", "commit", "raw", "freshness", "spark", "day"
 
 
 def main() -> None:
     """Measure, and print each figure as a line of JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--busy", type=int, default=1_000_000, help="records of the key that has most")
-    parser.add_argument("--many", type=int, default=1_000, help="keys of one question for several")
-    parser.add_argument("--questions", type=int, default=1_000)
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--seconds", type=float, default=10, help="how long clients ask")
-    parser.add_argument("--triggers", type=int, nargs="+", default=[0, 1, 10], help="in seconds")
-    parser.add_argument("--events", type=int, default=8)
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    given = _arguments()
     figures = list[dict[str, Any]]()
 
     def note(what: str, **found: Any) -> None:
@@ -51,6 +38,15 @@ def main() -> None:
         if "raw" in given.only:
             for key, found in raw_rows(given.keys, given.busy, BATCHES, given.questions).items():
                 note("a SELECT over raw rows", table="postgres", key=key, **found)
+        if "spark" in given.only:
+            with ExitStack() as stack:
+                place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                made = {kind: stack.enter_context(table_of(kind, place)) for kind in given.tables}
+                seconds = batches_on_spark(place, made, given.keys, given.busy, 2 * BATCHES)
+            note("seconds of a batch on Spark", rows=given.keys + given.busy // (2 * BATCHES), **seconds)
+        if "day" in given.only:
+            for found in days(Path(folder), given.tables, 20_000, 500, given.batches):
+                note("after so many batches", **found)
         if "freshness" in given.only:
             for trigger, found in freshness(Path(folder), given.triggers, given.events).items():
                 note("from event to answer", table="sqlite", trigger_s=int(trigger), **found)
@@ -58,6 +54,25 @@ def main() -> None:
         given.out.write_text(
             json.dumps({"arguments": vars(given) | {"out": None}, "figures": figures}, indent=1) + "\n"
         )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--busy", type=int, default=1_000_000, help="records of the key that has most")
+    parser.add_argument("--many", type=int, default=1_000, help="keys of one question for several")
+    parser.add_argument("--questions", type=int, default=1_000)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--seconds", type=float, default=10, help="how long clients ask")
+    parser.add_argument("--triggers", type=int, nargs="+", default=[0, 1, 10], help="in seconds")
+    parser.add_argument("--batches", type=int, default=1_440, help="of the day")
+    parser.add_argument("--events", type=int, default=8)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
 
 
 def tables(folder: Path, given: argparse.Namespace, note: Any) -> None:

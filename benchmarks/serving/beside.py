@@ -1,7 +1,7 @@
 """What answers are compared with: the raw rows in PostgreSQL; and how new they are on Spark."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,15 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter
 
 from benchmarks.serving.asking import BUSY, NOW, percentiles, timed, usual
-from benchmarks.serving.filled import DAY_MS, records
+from benchmarks.serving.filled import DAY_MS, FEATURES, records
 from operators import RollingWindows
 from operators import aggregates as agg
-from operators.sinks import SQLitePages
+from operators.sinks import PageTable, SQLitePages
 from tests.operators.sinks.postgres_server import postgres_server
 
 _EVENT_MS = 1_700_000_000_000
@@ -73,6 +76,42 @@ def freshness(folder: Path, triggers: Sequence[int], events: int) -> dict[str, d
             "p50_s": round(float(np.median(taken[2:])), 2),
             "longest_s": round(max(taken[2:]), 2),
         }
+    spark.stop()
+    return found
+
+
+def batches_on_spark(
+    folder: Path, tables: Mapping[str, PageTable], keys: int, busy: int, batches: int
+) -> dict[str, float]:
+    """Seconds of the last of some batches of a query: of one whose rows nobody takes, and of those that publish to tables."""
+    from operators import spark_session
+
+    spark = spark_session("publishing", master="local[2]", buckets=2, conf={"spark.ui.enabled": "false"})
+    source = folder / "records"
+    source.mkdir()
+    for batch in range(batches):
+        pq.write_table(records(batch, batches, keys, busy), source / f"{batch:03}.parquet")
+        time.sleep(0.01)  # Files are read in order of their age.
+
+    def seconds(name: str, writer: Callable[[DataFrame], DataStreamWriter]) -> float:
+        files = spark.readStream.schema("k bigint, at timestamp_ntz, v double")
+        frame = (
+            files.option("maxFilesPerTrigger", 1)
+            .parquet(str(source))
+            .withColumn("at", F.expr("timestamp(at)"))
+        )
+        started = writer(frame).option("checkpointLocation", str(folder / name))
+        query = started.trigger(availableNow=True).start()
+        query.awaitTermination()
+        with_rows = [one for one in query.recentProgress if one.numInputRows]
+        assert len(with_rows) == batches
+        return with_rows[-1].durationMs["triggerExecution"] / 1_000
+
+    found = {}
+    rows = FEATURES.emit("on_arrival")
+    found["rows, to nobody"] = seconds("noop", lambda df: rows.apply(df, "at").writeStream.format("noop"))
+    for kind, pages in tables.items():
+        found[kind] = seconds(kind, lambda df, pages=pages: FEATURES.publish(df, "at", pages))
     spark.stop()
     return found
 
