@@ -35,25 +35,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if {"answers", "clients", "commit"} & {*given.only}:
             tables(Path(folder), given, note)
-        if "raw" in given.only:
-            for key, found in raw_rows(given.keys, given.busy, BATCHES, given.questions).items():
-                note("a SELECT over raw rows", table="postgres", key=key, **found)
-        if "spark" in given.only:
-            with ExitStack() as stack:
-                place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                made = {kind: stack.enter_context(table_of(kind, place)) for kind in given.tables}
-                seconds = batches_on_spark(place, made, given.keys, given.busy, 2 * BATCHES)
-            note("seconds of a batch on Spark", rows=given.keys + given.busy // (2 * BATCHES), **seconds)
-        if "day" in given.only:
-            for found in days(Path(folder), given.tables, 20_000, 500, given.batches):
-                note("after so many batches", **found)
-        if "freshness" in given.only:
-            for trigger, found in freshness(Path(folder), given.triggers, given.events).items():
-                note("from event to answer", table="sqlite", trigger_s=int(trigger), **found)
+        beside(Path(folder), given, note)
     if given.out:
         given.out.write_text(
             json.dumps({"arguments": vars(given) | {"out": None}, "figures": figures}, indent=1) + "\n"
         )
+
+
+def beside(folder: Path, given: argparse.Namespace, note: Any) -> None:
+    """What is measured beside answers of tables."""
+    if "raw" in given.only:
+        for key, found in raw_rows(given.keys, given.busy, BATCHES, given.questions).items():
+            note("a SELECT over raw rows", table="postgres", key=key, **found)
+    if "spark" in given.only:
+        with ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            made = {kind: stack.enter_context(table_of(kind, place)) for kind in given.tables}
+            seconds = batches_on_spark(place, made, given.keys, given.busy, 2 * BATCHES)
+        note("seconds of a batch on Spark", rows=given.keys + given.busy // (2 * BATCHES), **seconds)
+    if "day" in given.only:
+        for found in days(folder, given.tables, 20_000, 500, given.batches):
+            note("after so many batches", **found)
+    if "freshness" in given.only:
+        for trigger, found in freshness(folder, given.triggers, given.events).items():
+            note("from event to answer", table="sqlite", trigger_s=int(trigger), **found)
 
 
 def _arguments() -> argparse.Namespace:
