@@ -54,7 +54,9 @@ def beside(folder: Path, given: argparse.Namespace, note: Any) -> None:
             seconds = batches_on_spark(place, made, given.keys, given.busy, 2 * BATCHES)
         note("seconds of a batch on Spark", rows=given.keys + given.busy // (2 * BATCHES), **seconds)
     if "day" in given.only:
-        for found in days(folder, given.tables, 20_000, 500, given.batches):
+        place = folder / "day"  # SQLite's file of the answers is not this one
+        place.mkdir()
+        for found in days(place, given.tables, 20_000, 500, given.batches):
             note("after so many batches", **found)
     if "freshness" in given.only:
         for trigger, found in freshness(folder, given.triggers, given.events).items():

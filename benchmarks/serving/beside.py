@@ -86,7 +86,12 @@ def batches_on_spark(
     """Seconds of the last of some batches of a query: of one whose rows nobody takes, and of those that publish to tables."""
     from operators import spark_session
 
-    spark = spark_session("publishing", master="local[2]", buckets=2, conf={"spark.ui.enabled": "false"})
+    spark = spark_session(
+        "publishing",
+        master="local[2]",
+        buckets=2,
+        conf={"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
+    )
     source = folder / "records"
     source.mkdir()
     for batch in range(batches):
