@@ -1,13 +1,16 @@
 """A limit on the memory of some processes together, as a container has it: the kernel kills one of them when they want more."""
 
 import re
-from collections.abc import Iterable
-from contextlib import suppress
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 _ROOT = Path("/sys/fs/cgroup")
-_STEP = 4 << 20
+_ROOM = 32 << 20
+_TAKE = "taken = []\nwhile True: taken.append(b'1' * (8 << 20))"
 
 
 class MemoryLimit:
@@ -36,18 +39,18 @@ class MemoryLimit:
             with suppress(ProcessLookupError):
                 (self._group / "cgroup.procs").write_text(str(process))
 
-    def lower(self) -> None:
-        """Leave nothing that they do not use now."""
-        if self._none == "max":
-            self._limit.write_text(self._usage.read_text())
-            return
-        with suppress(OSError):  # Version 1 refuses less than what is in use.
-            while True:
-                self._limit.write_text(str(int(self._usage.read_text()) - _STEP))
-
-    def lift(self) -> None:
-        """Let them have what they want."""
-        self._limit.write_text(self._none)
+    @contextmanager
+    def used_up(self) -> Iterator[None]:
+        """Leave little room, and have one more process take it, until the end of the block."""
+        self._limit.write_text(str(int(self._usage.read_text()) + _ROOM))
+        join = f'echo $$ > {self._group}/cgroup.procs && exec {sys.executable} -c "{_TAKE}"'
+        taker = subprocess.Popen(["/bin/sh", "-c", join])
+        try:
+            yield
+        finally:
+            taker.kill()
+            taker.wait()
+            self._limit.write_text(self._none)
 
     def kills(self) -> int:
         """Return how many processes were killed."""
@@ -55,7 +58,6 @@ class MemoryLimit:
 
     def remove(self) -> None:
         """Let the processes go, and forget the group."""
-        self.lift()
         while members := (self._group / "cgroup.procs").read_text().split():
             for member in members:
                 with suppress(ProcessLookupError):

@@ -181,10 +181,8 @@ def run_out_of_memory(scene: Scene) -> None:
     limit = MemoryLimit()
     limit.hold(scene.rooms[ONE].processes())
     try:
-        limit.lower()
-        while not limit.kills():
-            scene.batches(0)
-        limit.lift()
+        with limit.used_up():
+            wait_until(limit.kills, "the kernel", scene.remote.moved)
         scene.batches(2)
         print(f"{limit.kills()} processes were killed")  # noqa: T201
     finally:
