@@ -96,6 +96,7 @@ SHARED = {
     "operators.sinks.page_search._HEAD": FIXED,
     "operators.sinks.page_search._IDLE": FIXED,
     "operators.sinks.published._columns": FLAT_CACHE,
+    "operators.sinks.published.decoded_head": FLAT_CACHE,
     "operators.sinks.contract.values._ZONED": FIXED,
     "operators.sinks.json_rows._TEXT": FIXED,
     "operators.sinks.kafka_messages._BYTES": FIXED,

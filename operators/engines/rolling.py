@@ -189,9 +189,8 @@ class RollingPlan(KindPlan):
     ) -> RollingRows:
         is_life = entries.time == LIFE_PANE_TIME
         life = stored_lifetimes(entries.take(is_life), self.stored, self.kind.forget_after)
-        rows = Waiting(
-            np.arange(keys), np.full(keys, time), pa.Table.from_arrays([pa.array(np.arange(keys))], ["key"])
-        )
+        number = np.arange(keys)
+        rows = Waiting(number, np.full(keys, time), pa.Table.from_arrays([pa.array(number)], ["key"]))
         panes = self.stored.panes(entries.take(~is_life))
         if sums is not None:
             panes = merge_entries([panes, sums], self.panes.layout)
