@@ -151,7 +151,7 @@ NOT_IMPORTED = {
     "ModuleNotFoundError: No module named 'operators.mine'": None,
     "ModuleNotFoundError: No module named 'operators.mine.inner'": None,
     "ModuleNotFoundError: No module named 'my.operators'": None,
-    "cloudpickle.loads(obj, encoding=encoding)\n    ^^^^\nModuleNotFoundError: No module named 'my_functions'": (
+    "cloudpickle.loads(obj, encoding=encoding)\n    ~~~~^^^^\nModuleNotFoundError: No module named 'my_functions'": (
         "the Python of the workers does not have the module that a function of this query is from: No module named "
         "'my_functions'. Send the module with spark.addArtifacts(path, pyfile=True), or install it there, or have its "
         "functions sent with the query: pyspark.cloudpickle.register_pickle_by_value(module), before apply. "

@@ -32,7 +32,7 @@ _MISSING = re.compile(
     r"ModuleNotFoundError: (No module named '((?:operators|state_backends|serializers)(?:\.\w+)*)')"
 )
 _UNPICKLED = re.compile(
-    r"cloudpickle\.loads\(.*\n(?:\s+\^+\n)?ModuleNotFoundError: (No module named '[\w.]+')"
+    r"cloudpickle\.loads\(.*\n(?:[\s~^]+\n)?ModuleNotFoundError: (No module named '[\w.]+')"
 )
 """How the traceback ends of a worker, or of Spark's own look at a stream, that could not import what a function is from."""
 _NOT_SEEN = "Through Spark Connect, streams before Spark 4.4 do not see what the client sends with addArtifacts (SPARK-61959)"
