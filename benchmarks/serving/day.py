@@ -10,14 +10,9 @@ import psycopg
 import pyarrow as pa
 
 from benchmarks.data import five_aggregates
-from benchmarks.serving.filled import SCHEMA, table_of
+from benchmarks.serving.filled import publish_to, runner_of, table_of
 from operators import RollingWindows
-from operators.definitions.publishing import PublishedFeatures
-from operators.runtime.local import LocalRunner
 from operators.sinks import PageTable, PostgresPages, RedisPages, SQLitePages
-from operators.sinks.publish import Publish
-from operators.sinks.published import Definition
-from state_backends import resolve
 
 _MINUTE_MS = 60_000
 _FEATURES = RollingWindows({"1h": "1 hour", "6h": "6 hours"}).group_by("k").aggregate(**five_aggregates())
@@ -31,12 +26,11 @@ def days(folder: Path, kinds: list[str], keys: int, rows: int, batches: int) -> 
 
 
 def _day(kind: str, pages: PageTable, keys: int, rows: int, batches: int) -> Iterator[dict[str, Any]]:
-    published, config, rng = PublishedFeatures(_FEATURES), resolve("memory"), np.random.default_rng(7)
-    publish = Publish(pages, Definition.of(published.bind(SCHEMA, "at", config), SCHEMA), 1)
+    publish, rng = publish_to(pages, _FEATURES), np.random.default_rng(7)
     if isinstance(pages, PostgresPages):
         _vacuum_often(pages.conninfo)
     times = list[float]()
-    with LocalRunner(lambda schema, c: published.bind(schema, "at", c), config, None) as runner:
+    with runner_of(_FEATURES) as runner:
         for batch in range(batches):
             at = np.sort(rng.integers(0, _MINUTE_MS, rows)) + batch * _MINUTE_MS
             some = {

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import five_aggregates
-from operators import RollingWindows
+from operators import RollingAggregation, RollingWindows
 from operators.definitions.publishing import PublishedFeatures
 from operators.runtime.local import LocalRunner
 from operators.sinks import PageTable, PostgresPages, RedisPages, SQLitePages
@@ -52,6 +52,18 @@ def records(batch: int, batches: int, keys: int, busy: int) -> pa.Table:
     return pa.table({"k": key, "at": pa.array(at, pa.timestamp("ms")), "v": rng.random(len(key))})
 
 
+def runner_of(features: RollingAggregation) -> LocalRunner:
+    """Return a runner whose rows are the pages that a batch changes."""
+    published = PublishedFeatures(features)
+    return LocalRunner(lambda schema, config: published.bind(schema, "at", config), resolve("memory"), None)
+
+
+def publish_to(pages: PageTable, features: RollingAggregation) -> Publish:
+    """Return what writes these pages into a table."""
+    binding = PublishedFeatures(features).bind(SCHEMA, "at", resolve("memory"))
+    return Publish(pages, Definition.of(binding, SCHEMA), 1)
+
+
 @dataclass
 class Filled:
     """Tables with the same pages.
@@ -74,8 +86,7 @@ class Filled:
 
     def fill(self, batches: int, busy: int) -> None:
         """Process the batches, and publish each to all tables."""
-        published, config = PublishedFeatures(FEATURES), resolve("memory")
-        with LocalRunner(lambda schema, c: published.bind(schema, "at", c), config, None) as runner:
+        with runner_of(FEATURES) as runner:
             for self.batch in range(batches):
                 some = records(self.batch, batches, self.keys, busy)
                 begin = time.perf_counter()
@@ -86,7 +97,7 @@ class Filled:
 
     def write(self, kind: str, batch: int) -> float:
         """Write the pages of the last batch as a batch of this number; return the seconds that it took."""
-        definition = Definition.of(PublishedFeatures(FEATURES).bind(SCHEMA, "at", resolve("memory")), SCHEMA)
+        publish = publish_to(self.tables[kind], FEATURES)
         begin = time.perf_counter()
-        Publish(self.tables[kind], definition, 1).write(self.last, batch, QUERY)
+        publish.write(self.last, batch, QUERY)
         return time.perf_counter() - begin

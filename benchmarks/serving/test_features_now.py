@@ -12,29 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.data import five_aggregates
 from benchmarks.marks import full
 from benchmarks.measure import Measure
-from operators import RollingWindows
-from operators.definitions.publishing import PublishedFeatures
-from operators.runtime.local import LocalRunner
+from benchmarks.serving.filled import DAY_MS, DAYS, FEATURES, publish_to, runner_of
 from operators.sinks import PageTable, PostgresPages, RedisPages, SQLitePages
-from operators.sinks.publish import Publish
-from operators.sinks.published import Definition
-from state_backends import resolve
 from tests.operators.sinks.postgres_server import postgres_server
 from tests.operators.sinks.redis_server import redis_server
 
-DAY_MS, DAYS = 86_400_000, 30
 BATCHES, QUESTIONS, MANY = 10, 200, 1_000
 BUSY = 1_000
 """Records of the busy key in a batch."""
-SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("ms")), ("v", pa.float64())])
-FEATURES = (
-    RollingWindows({"1h": "1 hour", "1d": "1 day", "30d": "30 days"})
-    .group_by("k")
-    .aggregate(**five_aggregates())
-)
 
 
 @dataclass
@@ -48,10 +35,8 @@ class Published:
 
     def fill(self) -> None:
         """Process and publish all batches."""
-        published, config = PublishedFeatures(FEATURES), resolve("memory")
-        binding = published.bind(SCHEMA, "at", config)
-        publish = Publish(self.pages, Definition.of(binding, SCHEMA), 1)
-        with LocalRunner(lambda schema, c: published.bind(schema, "at", c), config, None) as runner:
+        publish = publish_to(self.pages, FEATURES)
+        with runner_of(FEATURES) as runner:
             for batch in range(BATCHES):
                 records = self._records(batch)
                 begin = time.process_time()

@@ -19,7 +19,7 @@ from operators import TumblingWindows, WindowedAggregation, spark_session
 from operators import aggregates as agg
 from operators.columns.records import FAR_FUTURE
 from tests.faults.plans import Plan
-from tests.faults.processes import start
+from tests.faults.processes import start, verdict_of
 from tests.operators.spark.frames import SCHEMA, stream
 from tests.patience import files, wait_until
 
@@ -101,13 +101,8 @@ def main(task: Task) -> None:
     whole = pa.concat_tables(pq.read_table(path) for path in sorted(Path(plan.source).iterdir()))
     with operator.local_runner("at") as runner:
         wanted = Counter(map(repr, runner.process(whole, close_time).to_pylist()))
-    verdict = {
-        "rows": found.total(),
-        "missing": (wanted - found).total(),
-        "extra": (found - wanted).total(),
-    }
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
-    Path(plan.folder, "verdict").write_text(json.dumps(verdict))
+    Path(plan.folder, "verdict").write_text(json.dumps(verdict_of(found, wanted)))
     spark.stop()
 
 

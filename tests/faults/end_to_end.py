@@ -13,10 +13,8 @@ import datetime as dt
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,16 +28,16 @@ import pyarrow.parquet as pq
 from operators.sinks import FeatureReader, SinkError
 from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.hosts import Host, why_not
+from tests.faults.kinds import KAFKA, MERGED, PUBLISHED, TOPIC, sessions
 from tests.faults.pages import KEYS, expected, features, table_of
 from tests.faults.plans import Feed, Plan, committed, in_flight
-from tests.faults.processes import ROOT, kill_marked
+from tests.faults.processes import ROOT, is_exact
 from tests.faults.scenes import CONF, SCENES, Scene, on_hosts, possible, with_a_clock
-from tests.operators.spark.frames import BASE_US
+from tests.operators.spark.frames import BASE_US, some_records
 
 _INSIDE = "LAKE_TESTS"
 _ROWS = 200
 _PAUSE_S = 0.3
-_DISORDER_MS = 3_000
 
 
 def main() -> int:
@@ -51,24 +49,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     given = parser.parse_args()
     if reason := why_not():
-        print(reason)
-        return 0
+        sys.exit(reason)
     if _INSIDE not in os.environ:
         from tests.lake.environment import environment
 
         command = [sys.executable, "-m", "tests.faults.end_to_end", "--minutes", str(given.minutes)]
         return subprocess.call([*command, "--seed", str(given.seed)], env=environment())
-    mark = f"{random.SystemRandom().randrange(2**64):x}"
-    folder, exact = Path(tempfile.mkdtemp(prefix="end-to-end-")), False
     print(f"seed {given.seed}", flush=True)
-    try:
-        exact = run(folder, given.minutes, given.seed, mark)
-    finally:
-        kill_marked(mark)
-        if exact:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            print(f"all that they wrote is kept in {folder}")
+    exact = is_exact("end-to-end", lambda folder, mark: run(folder, given.minutes, given.seed, mark))
     return 0 if exact else 1
 
 
@@ -89,20 +77,8 @@ class Topic(Feed):
 
     def give(self, files: int = 1) -> None:
         """Send some records, each time later ones by ten seconds, out of order and with ties."""
-        from tests.faults.kinds import TOPIC
-
         for _ in range(files):
-            random_ = self._random
-            ms = (
-                len(self.sent) * 10_000
-                + random_.integers(0, 10_000, _ROWS)
-                - random_.integers(0, _DISORDER_MS, _ROWS)
-            )
-            keys = [None if k == 7 else f"key-{k}" for k in random_.integers(0, 8, _ROWS)]
-            at = pa.array(BASE_US + ms // 5 * 5 * 1_000, pa.timestamp("us", "UTC"))
-            some = {"k": pa.array(keys, pa.string()), "at": at}
-            some |= {"v": random_.integers(-100, 100, _ROWS), "x": random_.integers(0, 1_000, _ROWS) / 8}
-            table = pa.table(some)
+            table = some_records(self._random, len(self.sent), _ROWS)
             for row in table.to_pylist():
                 text = json.dumps({**row, "at": f"{row['at']:%Y-%m-%d %H:%M:%S.%f}"[:-3]})
                 self._producer.produce(TOPIC, text.encode(), key=str(row["k"]).encode())
@@ -149,7 +125,7 @@ class Watched(Scene):
         batch = answers.freshness.batch
         assert batch >= self.newest, f"answers went back from batch {self.newest} to {batch}"
         offsets = self.published.checkpoint_path / "offsets" / str(batch)
-        read = sum(json.loads(offsets.read_text().splitlines()[-1])["records"].values())
+        read = sum(json.loads(offsets.read_text().splitlines()[-1])[TOPIC].values())
         found = sum(answers.table.column("n_ever").to_pylist())
         assert read == found, f"batch {batch} has read {read} records, and the answers have {found}"
         self.newest, self.answers = batch, self.answers + 1
@@ -163,7 +139,6 @@ def _last(feed: Feed) -> dt.datetime:
 def run(folder: Path, minutes: float, seed: int, mark: str) -> bool:
     """Play all scenes again and again, and return whether all rows were right."""
     from examples.kafka.broker import running_broker
-    from tests.faults.kinds import KAFKA, MERGED, PUBLISHED
 
     end = time.monotonic() + 60 * minutes
     for name in ("kafka", "driver", "records"):
@@ -197,10 +172,7 @@ def run(folder: Path, minutes: float, seed: int, mark: str) -> bool:
                 scene.batches(3)
                 told = f"{[*map(committed, plans)]} batches, {scene.answers} answers, {len(scene.errors)} restarts"
                 print(f"{name}: {told}", flush=True)
-            until.touch()
-            while any(errors := remote.answer()):
-                scene.errors += [error for error in errors if error]
-                remote.ask("run", plans)
+            scene.finish()
             scene.look()
             answers = reader.get_many([{"k": key} for key in KEYS], _last(topic)).table.to_pylist()
         for error in sorted({error.partition("\n")[0][:300] for error in scene.errors}):
@@ -212,7 +184,6 @@ def run(folder: Path, minutes: float, seed: int, mark: str) -> bool:
 
 def judged(records: Path, table: Path, answers: list[object], at: dt.datetime) -> bool:
     """Compare what came out with brute force, and say what was found."""
-    from tests.faults.kinds import sessions
     from tests.lake.conftest import read_delta
 
     wanted = sessions(records)

@@ -1,7 +1,7 @@
 """What a disturbed query is: its folder, its backend, what goes wrong in it, and how its input grows."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,6 +108,17 @@ class Feed:
         """Hand over a file if one of the queries has nothing to do."""
         if any(not in_flight(plan) and self.given < committed(plan) + _AHEAD for plan in plans):
             self.give()
+
+
+def more_batches(plans: Sequence[Plan], feed: Feed, count: int) -> Callable[[], bool]:
+    """Return a function that says whether each query has had so many batches more; it gives idle ones their input."""
+    done = [committed(plan) for plan in plans]
+
+    def there() -> bool:
+        feed.give_if_idle(plans)
+        return all(committed(plan) >= then + count for plan, then in zip(plans, done, strict=True))
+
+    return there
 
 
 def committed(plan: Plan) -> int:

@@ -2,11 +2,15 @@
 
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,6 +51,26 @@ def kill_marked(mark: str) -> None:
         for pid in found:
             kill(pid)
         time.sleep(0.01)
+
+
+def is_exact(name: str, run: Callable[[Path, str], bool]) -> bool:
+    """Return whether a run found all rows right. Its processes end with it; its folder is kept if they were not.
+
+    Args:
+        name: how the folder's name begins.
+        run: takes the folder and a mark for all processes.
+    """
+    mark = f"{random.SystemRandom().randrange(2**64):x}"
+    folder, exact = Path(tempfile.mkdtemp(prefix=f"{name}-")), False
+    try:
+        exact = run(folder, mark)
+    finally:
+        kill_marked(mark)
+        if exact:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            print(f"all that they wrote is kept in {folder}")  # noqa: T201 - what a program says
+    return exact
 
 
 def kill(pid: int, sort: signal.Signals = signal.SIGKILL) -> bool:
@@ -220,6 +244,15 @@ class Driver:
         """End the driver, which does nothing now."""
         kill_all(self.process.pid)
         self.process.wait()
+
+
+def verdict_of(found: Counter[str], wanted: Counter[str]) -> dict[str, int]:
+    """Return what rows are worth beside those that there should be."""
+    return {
+        "rows": found.total(),
+        "missing": (wanted - found).total(),
+        "extra": (found - wanted).total(),
+    }
 
 
 def assert_exact(verdicts: Sequence[Mapping[str, Any]]) -> None:

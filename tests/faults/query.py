@@ -15,6 +15,7 @@ from operators.spark.base.types import arrow_schema
 from tests.faults import troubles
 from tests.faults.kinds import applied, source, undisturbed, writer, written
 from tests.faults.plans import Plan
+from tests.faults.processes import verdict_of
 from tests.patience import TOO_BUSY, TRIES
 
 TOLD = "what_failed: "
@@ -127,7 +128,6 @@ def judge(spark: SparkSession, plans: Sequence[Plan]) -> list[dict[str, Any]]:
         expected = wanted[plan.source, plan.kind]
         found = Counter(written(spark, Path(plan.source), plan.kind, Path(plan.folder)))
         missing, extra = expected - found, found - expected
-        verdict = {"rows": found.total(), "missing": missing.total(), "extra": extra.total()}
         shown = [repr(row) for row in [*list(missing)[:_SHOWN], *list(extra)[:_SHOWN]]]
-        verdicts.append({"query": plan.folder, **verdict, "shown": shown})
+        verdicts.append({"query": plan.folder, **verdict_of(found, expected), "shown": shown})
     return verdicts

@@ -12,7 +12,7 @@ from tests.faults import memory_limit
 from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.hosts import DISK, Host
 from tests.faults.memory_limit import MemoryLimit
-from tests.faults.plans import Feed, Plan, committed, in_flight
+from tests.faults.plans import Feed, Plan, in_flight, more_batches
 from tests.faults.processes import Driver
 from tests.patience import wait_until
 
@@ -78,13 +78,11 @@ class Scene:
 
     def batches(self, count: int = 1) -> None:
         """Wait until each query has so many batches more, and one runs."""
-        done = [committed(plan) for plan in self.plans]
+        more = more_batches(self.plans, self.feed, count)
 
         def there() -> bool:
             self.go_on()
-            self.feed.give_if_idle(self.plans)
-            more = [committed(plan) - then for plan, then in zip(self.plans, done, strict=True)]
-            return min(more) >= count and any(map(in_flight, self.plans))
+            return more() and any(map(in_flight, self.plans))
 
         wait_until(there, "a batch that runs", self.remote.moved)
 
@@ -92,6 +90,14 @@ class Scene:
         """Start queries again that have ended."""
         if self.remote.waits():
             self.errors += [error for error in self.remote.answer() if error]
+            self.remote.ask("run", self.plans)
+
+    def finish(self) -> None:
+        """Have the queries use up what they were given, and end."""
+        for plan in self.plans:
+            Path(plan.until).touch()
+        while any(errors := self.remote.answer()):
+            self.errors += [error for error in errors if error]
             self.remote.ask("run", self.plans)
 
     def only(self, host: str) -> None:

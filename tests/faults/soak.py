@@ -4,16 +4,14 @@
 
 import argparse
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.plans import ALL_KINDS, BACKENDS, Feed, plans_for
-from tests.faults.processes import kill_marked
+from tests.faults.processes import is_exact
 from tests.faults.torment import Torment, victims
 
 _WORKERS_PER_DRIVER = 9
@@ -33,17 +31,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     backends = [options.backend] if options.backend else BACKENDS
-    mark = f"{random.SystemRandom().randrange(2**64):x}"
-    folder = Path(tempfile.mkdtemp(prefix="soak-"))
-    exact = False
-    try:
-        exact = soak(folder, backends, options.kills, options.seed, mark)
-    finally:
-        kill_marked(mark)
-        if exact:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            print(f"all that they wrote is kept in {folder}")
+    exact = is_exact("soak", lambda folder, mark: soak(folder, backends, options.kills, options.seed, mark))
     return 0 if exact else 1
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.cluster import HOSTS, Cluster
 from tests.faults.hosts import Host
-from tests.faults.plans import BACKENDS, Feed, Plan, committed, plans_for
+from tests.faults.plans import BACKENDS, Feed, Plan, more_batches, plans_for
 from tests.faults.processes import Driver, assert_exact, kill, python_daemons
 from tests.patience import wait_until
 from tests.state_processes import is_ours, starters, state_processes
@@ -26,12 +26,11 @@ def ours(rooms: Mapping[str, Host]) -> set[int]:
 
 def wait_for_batches(driver: Driver, plans: Sequence[Plan], feed: Feed, count: int) -> None:
     """Wait until each query of a driver has so many batches more."""
-    done = [committed(plan) for plan in plans]
+    more = more_batches(plans, feed, count)
 
     def there() -> bool:
         assert not driver.waits(), driver.answer()
-        feed.give_if_idle(plans)
-        return all(committed(plan) >= then + count for plan, then in zip(plans, done, strict=True))
+        return more()
 
     wait_until(there, "batches", driver.moved)
 

@@ -60,11 +60,7 @@ def played(
     scene = Scene(hosts, rooms, remote, plans, feed)
     scene.batches()
     play(name, scene)
-    for plan in plans:
-        Path(plan.until).touch()
-    while any(errors := remote.answer()):
-        scene.errors += [error for error in errors if error]
-        remote.ask("run", plans)
+    scene.finish()
     verdicts = remote.judge(plans)
     told = {
         "seconds": round(time.monotonic() - began),

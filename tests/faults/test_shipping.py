@@ -11,7 +11,7 @@ from tests.connect_server import connect_server
 from tests.faults.cluster import Cluster
 from tests.faults.connect_user import FUNCTIONS, Task
 from tests.faults.hosts import NAME
-from tests.faults.plans import BACKENDS, Feed, Plan, committed, plans_for
+from tests.faults.plans import BACKENDS, Feed, Plan, more_batches, plans_for
 from tests.faults.processes import ROOT, Driver, assert_exact, kill
 from tests.faults.shipped import Shipped
 from tests.patience import files, wait_until
@@ -126,13 +126,7 @@ def test_two_clients_of_connect_with_versions_of_a_function(
         plans = [task.plan for task in tasks]
 
         def batches(count: int) -> None:
-            done = [committed(plan) for plan in plans]
-
-            def there() -> bool:
-                feed.give_if_idle(plans)
-                return all(committed(plan) >= then + count for plan, then in zip(plans, done, strict=True))
-
-            wait_until(there, "batches", files(tmp_path))
+            wait_until(more_batches(plans, feed, count), "batches", files(tmp_path))
 
         batches(2)
         kill(clients[0].pid)

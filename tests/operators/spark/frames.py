@@ -48,17 +48,21 @@ def write_source(folder: Path, files: int, rows: int, seed: int, disorder_ms: in
     folder.mkdir(parents=True)
     rng = np.random.default_rng(seed)
     for number in range(files):
-        ms = number * 10_000 + rng.integers(0, 10_000, rows) - rng.integers(0, disorder_ms + 1, rows)
-        keys = [None if k == 7 else f"key-{k}" for k in rng.integers(0, 8, rows)]
-        table = pa.table(
-            {
-                "k": pa.array(keys, pa.string()),
-                "at": pa.array(BASE_US + ms // 5 * 5 * 1_000, pa.timestamp("us", "UTC")),
-                "v": rng.integers(-100, 100, rows),
-                "x": rng.integers(0, 1_000, rows) / 8,
-            }
-        )
-        write_numbered(table, folder, number)
+        write_numbered(some_records(rng, number, rows, disorder_ms), folder, number)
+
+
+def some_records(rng: np.random.Generator, number: int, rows: int, disorder_ms: int = 3_000) -> pa.Table:
+    """Return the records of the file of this number."""
+    ms = number * 10_000 + rng.integers(0, 10_000, rows) - rng.integers(0, disorder_ms + 1, rows)
+    keys = [None if k == 7 else f"key-{k}" for k in rng.integers(0, 8, rows)]
+    return pa.table(
+        {
+            "k": pa.array(keys, pa.string()),
+            "at": pa.array(BASE_US + ms // 5 * 5 * 1_000, pa.timestamp("us", "UTC")),
+            "v": rng.integers(-100, 100, rows),
+            "x": rng.integers(0, 1_000, rows) / 8,
+        }
+    )
 
 
 def write_numbered(table: pa.Table, folder: Path, number: int) -> None:
