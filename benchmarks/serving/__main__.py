@@ -14,7 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serving.asking import beside_writing, many_keys, one_key, several_clients
+from benchmarks.serving.asking import (
+    beside_writing,
+    many_keys,
+    one_key,
+    percentiles,
+    plain_loop,
+    several_clients,
+)
 from benchmarks.serving.beside import batches_on_spark, freshness, raw_rows
 from benchmarks.serving.day import days
 from benchmarks.serving.filled import TABLES, Filled, table_of
@@ -100,6 +107,7 @@ def tables(folder: Path, given: argparse.Namespace, note: Any) -> None:
                 times_the_batch=round((batch + added) / batch, 2),
             )
             if "answers" in given.only:
+                note("a loop of plain Python, for comparison", **percentiles(plain_loop(given.questions)))
                 for busy in (False, True):
                     key = "busy" if busy else "usual"
                     note("get", table=kind, key=key, **one_key(pages, given.keys, given.questions, busy=busy))

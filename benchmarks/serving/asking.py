@@ -43,6 +43,11 @@ def timed(ask: Callable[[int], object], count: int) -> list[float]:
     return taken[20:]
 
 
+def plain_loop(count: int) -> list[float]:
+    """Return the seconds that the same loop takes each time: how far the machine itself is from steady."""
+    return timed(lambda _: sum(range(50_000)), count)
+
+
 @dataclass
 class CountedFinder:
     """A finder that counts round trips, and the bytes of pages."""

@@ -4,9 +4,7 @@
 """
 
 import logging
-import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from subprocess import SubprocessError
 
@@ -15,19 +13,9 @@ from operators.spark.inputs.spool import Spool
 from operators.spark.replicas import parents
 from operators.spark.replicas.calls import Done, Functions, Outcome, Request, Work
 from operators.spark.replicas.connection import PATIENCE_S, Connection
+from operators.spark.replicas.conversation import Conversation
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.messages import (
-    Asked,
-    Emitted,
-    Failed,
-    Ready,
-    Wanted,
-    WantedFunctions,
-    decode_answer,
-    encode_blob,
-    encode_functions,
-    encode_request,
-)
+from operators.spark.replicas.messages import Failed
 from operators.spark.replicas.parents import Parent
 from operators.spark.replicas.protocol import NEXT, Heard, TaskState
 from operators.spark.replicas.sockets import living, socket_of
@@ -160,38 +148,20 @@ class _Call:
         path = socket_of(name)
         if path is None:
             return Heard.NOBODY, None
+        talk = Conversation(self._functions, self._journal, self._request, Spool(self._bucket_dir.parent))
         try:
             with Connection.to(path, PATIENCE_S) as process:
-                if not isinstance(decode_answer(process.receive(), ""), Ready):
-                    return Heard.REFUSED, None
                 try:
-                    return self._converse(process)
+                    return converse(talk, process)
                 except (ConnectionError, EOFError) as error:
+                    if not talk.asked:
+                        raise
                     return self._has_ended(name, token, error), None
         except (TimeoutError, SerializationError) as error:
             return self._rest_from(name, error), None
         except (OSError, EOFError) as error:
             _LOG.debug("the process at %s ended before it was asked: %s", name, error)
             return Heard.NOBODY, None
-
-    def _converse(self, process: Connection) -> tuple[Heard, Done | Failed | None]:
-        """Send the request, and what the process wants for it, until there is an end."""
-        request, emitted = self._request, Spool(self._bucket_dir.parent)
-        process.send(encode_request(Asked(self._functions.origin, request)))
-        while True:
-            answer = decode_answer(process.receive(), request.pointer.store_id)
-            if isinstance(answer, Wanted):
-                process.send(encode_blob(self._journal.get(answer.name)))
-            elif isinstance(answer, WantedFunctions):
-                process.send(encode_functions(self._functions, sys.path))
-            elif isinstance(answer, Emitted):
-                emitted.extend([answer.blob])
-            elif isinstance(answer, Done):
-                return Heard.DONE, replace(answer, outcome=replace(answer.outcome, blobs=emitted))
-            elif isinstance(answer, Failed):
-                return Heard.FAILED, answer
-            else:
-                return Heard.REFUSED, None
 
     @staticmethod
     def _rest_from(name: str, error: Exception) -> Heard:
@@ -213,6 +183,20 @@ class _Call:
             return self._rest_from(name, error)
         _LOG.warning(_DIED, self._bucket_dir.name, error)
         return Heard.DIED
+
+
+def converse(talk: Conversation, process: Connection) -> tuple[Heard, Done | Failed | None]:
+    """Carry the messages of a conversation until it is over; return what came of it.
+
+    Raises:
+        OSError, EOFError: the process has ended, or is silent.
+        SerializationError: it says what is no answer.
+    """
+    while talk.heard is None:
+        reply = talk.hear(process.receive())
+        if reply is not None:
+            process.send(reply)
+    return talk.heard, talk.answer
 
 
 def _rests(what: str) -> bool:

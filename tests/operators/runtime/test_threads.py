@@ -29,13 +29,14 @@ from operators import aggregates as agg
 from operators.runtime.batch_clock import Call
 from operators.runtime.watermark_rule import WatermarkRule
 from operators.spark.inputs.blobs import from_blobs, to_blobs
-from operators.spark.replicas import where_held
+from operators.spark.inputs.spool import Spool
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Request
 from operators.spark.replicas.connection import Connection
+from operators.spark.replicas.conversation import Conversation
 from operators.spark.replicas.copies import drop_all
-from operators.spark.replicas.messages import Ready, decode_answer
 from operators.spark.replicas.protocol import Heard
+from operators.spark.replicas.where_held import converse
 from operators.spark.stream.job import Job
 from state_backends import resolve
 from state_backends.durability.pointer import Pointer, read_pointer
@@ -211,12 +212,11 @@ class Bucket:
         watermark = number * ROWS * 5_000 + round(BEGIN.timestamp() * 1_000)
         request = Request(pointer, 0, number, Call(watermark, number), blobs)
         functions = Functions(origin, "warning", cloudpickle.dumps(self.job))
-        call = where_held._Call(self.job.config.directory / self.name, functions, self.journal, request, 0)
+        talk = Conversation(functions, self.journal, request, Spool(self.job.config.directory))
         one, other = socket.socketpair(socket.AF_UNIX)
         service.take(Connection(other, 60))
         with Connection(one, 60) as process:
-            assert Ready() == decode_answer(process.receive(), self.name)
-            heard, answer = call._converse(process)
+            heard, answer = converse(talk, process)
         assert Heard.DONE is heard
         assert isinstance(answer, Done)
         outcome = answer.write_to(self.journal)

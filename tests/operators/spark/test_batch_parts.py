@@ -25,13 +25,13 @@ from operators.spark.inputs import blobs, spool
 from operators.spark.inputs.blobs import from_blobs
 from operators.spark.inputs.packing import PACKED, Pack
 from operators.spark.inputs.spool import Spool
-from operators.spark.replicas import where_held
 from operators.spark.replicas.bucket_service import BucketService
 from operators.spark.replicas.calls import Blobs, Done, Functions, Origin, Request, in_place
 from operators.spark.replicas.connection import Connection
+from operators.spark.replicas.conversation import Conversation
 from operators.spark.replicas.copies import drop_copy
-from operators.spark.replicas.messages import Ready, decode_answer
 from operators.spark.replicas.protocol import Heard
+from operators.spark.replicas.where_held import converse
 from operators.spark.stream import batch_parts
 from operators.spark.stream.job import Job
 from operators.steps.late_reports import LateSide
@@ -320,9 +320,7 @@ def test_rows_are_sent_one_blob_at_a_time(at_once: int | None, tmp_path: Path) -
     thread = Thread(target=service.serve_next, args=(60,), daemon=True)
     thread.start()
     with limits(at_once), Connection(one, 60) as process:
-        call = where_held._Call(tmp_path / store_id, functions, MemoryJournal(), request, 0)
-        assert Ready() == decode_answer(process.receive(), store_id)
-        heard, answer = call._converse(process)
+        heard, answer = converse(Conversation(functions, MemoryJournal(), request, Spool(tmp_path)), process)
         assert Heard.DONE is heard
         assert isinstance(answer, Done)
     thread.join()
