@@ -76,6 +76,15 @@ class TestRedisPages(PageContract):
         return RedisPages(place, name)
 
 
+class TestRedisPagesInParts(TestRedisPages):
+    """A Redis server, where every batch is a large one, of several parts."""
+
+    kills = 6
+
+    def table(self, place: Any, name: str) -> PageTable:
+        return RedisPages(place, name, at_once=7)
+
+
 @pytest.fixture(params=["postgres", "redis"])
 def remote(request: pytest.FixtureRequest) -> PageTable:
     """A table on a server."""
@@ -173,6 +182,8 @@ def test_redis_takes_pages_alone(redis_url: str) -> None:
         RedisPages(redis_url, "pages").write(changes(0, [row("a")]))
     with pytest.raises(DefinitionError, match="without a colon"):
         RedisPages(redis_url, "a:b")
+    with pytest.raises(DefinitionError, match="at_once is -1"):
+        RedisPages(redis_url, "a", at_once=-1)
 
 
 _BEGIN_US = time.time_ns() // 1_000

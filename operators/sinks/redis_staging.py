@@ -1,0 +1,169 @@
+"""Large batches in Redis, which answers nobody while it carries out a transaction.
+
+The pages of a large batch go beside those that they replace, some at a time, under names that readers pass over. One small
+transaction then shows them all, and they take the places of the others, again some at a time. What a driver leaves that is
+killed meanwhile is shown or not, as a whole; the next batch of the query finishes it, or takes it out.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from operators.sinks.interface import SinkError
+
+if TYPE_CHECKING:
+    from redis import Redis
+    from redis.client import Pipeline
+
+_TOKEN_BYTES = 8
+_HIDDEN, _SHOWN, _DROPPED = b"hidden", b"shown", b"dropped"
+_BEGIN = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+local token, places = string.sub(ARGV[2], 1, 8), cmsgpack.unpack(ARGV[3])[2]
+"""
+"""What scripts begin with. They do nothing if another driver has gone on with the query's batch."""
+_PUT = f"""{_BEGIN}
+local pages = cmsgpack.unpack(ARGV[4])
+for number = 3, #KEYS do
+  local page = pages[number - 2]
+  redis.call('HSET', KEYS[number], places[number - 2] .. token, page and '+' .. page or '-')
+end
+redis.call('RPUSH', KEYS[2], ARGV[3])
+return 1
+"""
+_FINISH = f"""{_BEGIN}
+if redis.call('LINDEX', KEYS[2], 0) ~= ARGV[3] then return 0 end
+local shown = string.sub(ARGV[2], 9) == 'shown'
+for number = 3, #KEYS do
+  local place, name = places[number - 2], places[number - 2] .. token
+  local page = redis.call('HGET', KEYS[number], name)
+  if page and shown and page == '-' then
+    redis.call('HDEL', KEYS[number], place)
+  elseif page and shown then
+    redis.call('HSET', KEYS[number], place, string.sub(page, 2))
+  end
+  redis.call('HDEL', KEYS[number], name)
+end
+redis.call('LPOP', KEYS[2])
+return 1
+"""
+_REPLACE = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+if ARGV[3] == '' then redis.call('HDEL', KEYS[1], ARGV[1]) else redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
+return 1
+"""
+
+
+class Staging:
+    """The large batch of a query that is on its way into a table.
+
+    Args:
+        client: of the server.
+        table: the prefix of the table's keys.
+        query: name of the query.
+    """
+
+    def __init__(self, client: "Redis", table: str, query: str) -> None:
+        self._client = client
+        self._table = table
+        self._query = query.encode()
+        self._entry = b""
+
+    @property
+    def name(self) -> str:
+        """The name of the hash that has a token for each query, and whether its pages are shown."""
+        return staged_name(self._table)
+
+    def put(self, some: Iterable[tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]]) -> None:
+        """Put pages beside those that they replace.
+
+        Args:
+            some: hashes, places and pages; no pages for those that are to be removed.
+
+        Raises:
+            SinkError: another driver has gone on with the query.
+        """
+        self._entry = os.urandom(_TOKEN_BYTES) + _HIDDEN
+        self._client.hset(self.name, self._query, self._entry)  # type: ignore[arg-type]
+        for keys, places, pages in some:
+            if not self._run(_PUT, keys, packed([keys, places]), packed(pages)):
+                raise self._refusal
+
+    def show(self, batch: "Pipeline") -> None:
+        """Have a transaction show what was put."""
+        batch.hset(self.name, self._query, self._entry[:_TOKEN_BYTES] + _SHOWN)  # type: ignore[arg-type]
+
+    def check(self, batch: "Pipeline") -> None:
+        """Refuse to show what another driver has taken out; the transaction has to watch `name`.
+
+        Raises:
+            SinkError: another driver has gone on with the query.
+        """
+        if batch.hget(self.name, self._query) != self._entry:
+            raise self._refusal
+
+    def finish(self) -> None:
+        """Have what is shown take the places of what it replaces; take out what is not."""
+        while entry := self._client.hget(self.name, self._query):
+            self._entry = bytes(entry)  # type: ignore[arg-type]
+            if self._entry.endswith(_HIDDEN):
+                # From here on, whoever has put it does not show it.
+                dropped = self._entry[:_TOKEN_BYTES] + _DROPPED
+                self._client.eval(_REPLACE, 1, self.name, self._query, self._entry, dropped)  # type: ignore[arg-type]
+                continue
+            names = self._client.lindex(self._list, 0)
+            if names is None:
+                self._client.eval(_REPLACE, 1, self.name, self._query, self._entry, b"")  # type: ignore[arg-type]
+            else:
+                self._run(_FINISH, msgpack.unpackb(names, raw=True)[0], names)  # type: ignore[arg-type]
+
+    def _run(self, script: str, keys: Sequence[bytes], *arguments: bytes) -> bool:
+        """Run a script over the hashes; return whether the batch is still this driver's."""
+        names = self.name, self._list, *keys
+        return bool(self._client.eval(script, len(names), *names, self._query, self._entry, *arguments))  # type: ignore[arg-type]
+
+    @property
+    def _list(self) -> str:
+        """The name of the list of what was put."""
+        return f"{self.name}:{self._entry[:_TOKEN_BYTES].hex()}"
+
+    @property
+    def _refusal(self) -> SinkError:
+        return SinkError(
+            f"another driver writes the batches of query {self._query.decode()} to the table {self._table!r}: see which of the "
+            "two is to run, and end the other"
+        )
+
+
+def staged_name(table: str) -> str:
+    """Return the name of the hash of what is on its way into a table."""
+    return f"{table}:staged"
+
+
+def current(
+    fields: Mapping[bytes, bytes], entries: Iterable[bytes], place_bytes: int
+) -> Mapping[bytes, bytes]:
+    """Return the pages of a hash by their places, as of the last batch that is shown.
+
+    Args:
+        fields: all of the hash.
+        entries: the values of the hash of what is on its way.
+        place_bytes: the bytes of a place.
+    """
+    shown = {entry[:_TOKEN_BYTES] for entry in entries if entry.endswith(_SHOWN)}
+    pages = {place: page for place, page in fields.items() if len(place) == place_bytes}
+    for name, page in fields.items() if len(pages) < len(fields) else ():
+        place, token = name[:place_bytes], name[place_bytes:]
+        if token in shown and page == b"-":
+            pages.pop(place, None)
+        elif token in shown:
+            pages[place] = page[1:]
+    return pages
+
+
+def packed(values: object) -> bytes:
+    """Return an argument for a script, which reads it with `cmsgpack`."""
+    # Older servers do not know msgpack's type of bytes.
+    return bytes(msgpack.packb(values, use_bin_type=False))
