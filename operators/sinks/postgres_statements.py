@@ -191,15 +191,18 @@ def _list(names: Iterable[str]) -> Composed:
 
 def find_pages(db: Db, table: Identifier, wanted: Sequence[Wanted]) -> list[FoundPage]:
     """Return the rows of pages that are wanted. Each is looked up by the key: a join might read the whole table."""
-    columns = [Literal(list(column)) for column in zip(*wanted, strict=True)]
     found = SQL(
         "SELECT w.n - 1, p.segment, p.start, p.page FROM unnest({}::bigint[], {}::int[], {}::bytea[], {}::bigint[], "
         "{}::bigint[]) WITH ORDINALITY AS w (edition, bucket, key, first, last, n), LATERAL (SELECT segment, start, page "
         "FROM {} AS q WHERE q.edition = w.edition AND q.bucket = w.bucket AND q.key = w.key "
         "AND q.segment BETWEEN w.first AND w.last OFFSET 0) AS p"
     )
+    edition, bucket, key, first, last = zip(*wanted, strict=True)
+    # As text: psycopg takes ten times as long for a list.
+    columns = edition, bucket, [f'"\\\\x{one.hex()}"' for one in key], first, last
+    arrays = [Literal(f"{{{','.join(map(str, column))}}}") for column in columns]
     with db.cursor(binary=True) as cursor:
-        cursor.execute(found.format(*columns, table))
+        cursor.execute(found.format(*arrays, table))
         return [FoundPage(*row) for row in cursor.fetchall()]
 
 
