@@ -162,7 +162,7 @@ def conversion_for(
         changes += [f"column {name!r} was {before}, is {now}" for name, (before, now) in retyped.items()]
         changes += waiting.dropped
         if CLOSED in different:
-            ends = f"closed was {stored_identity[CLOSED]!r}, is {own[CLOSED]!r}"
+            ends = f"closed was {stored_identity.get(CLOSED)!r}, is {own[CLOSED]!r}"
             changes.append(f"{ends}: all rows that are not out yet would have windows with other ends")
         raise StateError(
             f"the operator differs from that of the stored state: {'; '.join(changes)}. To go on with the state, set "
@@ -172,8 +172,8 @@ def conversion_for(
 
 
 def _ignored(own: Mapping[str, Any], stored: Mapping[str, Any], *, moved: bool) -> set[str]:
-    """What may differ: clocks that show the same times, segments of a savepoint, and ends of windows that are not recorded."""
-    ignored = {CLOSED} - stored.keys()
+    """What may differ: clocks that show the same times, and segments of a savepoint."""
+    ignored = set[str]()
     if CLOCK_CHANGES in stored and CLOCK_CHANGES in own:  # `check_clock_changes` looks into such a state.
         ignored |= {ZONE, CLOCK_CHANGES}
     if not (CLOCK in stored and CLOCK in own):  # Whole numbers may be times of either clock.
