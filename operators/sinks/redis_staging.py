@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 _TOKEN_BYTES = 8
 _HIDDEN, _SHOWN, _DROPPED = b"hidden", b"shown", b"dropped"
-_BEGIN = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-local token, places = string.sub(ARGV[2], 1, 8), cmsgpack.unpack(ARGV[3])[2]
-"""
+_IS_OURS = "if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end"
 """What scripts begin with. They do nothing if another driver has gone on with the query's batch."""
-_PUT = f"""{_BEGIN}
-local pages = cmsgpack.unpack(ARGV[4])
+_PUT = f"""{_IS_OURS}
+local token, places, pages = string.sub(ARGV[2], 1, 8), cmsgpack.unpack(ARGV[3])[2], cmsgpack.unpack(ARGV[4])
 for number = 3, #KEYS do
   local page = pages[number - 2]
   redis.call('HSET', KEYS[number], places[number - 2] .. token, page and '+' .. page or '-')
@@ -33,24 +30,25 @@ end
 redis.call('RPUSH', KEYS[2], ARGV[3])
 return 1
 """
-_FINISH = f"""{_BEGIN}
-if redis.call('LINDEX', KEYS[2], 0) ~= ARGV[3] then return 0 end
-local shown = string.sub(ARGV[2], 9) == 'shown'
-for number = 3, #KEYS do
-  local place, name = places[number - 2], places[number - 2] .. token
-  local page = redis.call('HGET', KEYS[number], name)
-  if page and shown and page == '-' then
-    redis.call('HDEL', KEYS[number], place)
-  elseif page and shown then
-    redis.call('HSET', KEYS[number], place, string.sub(page, 2))
+_FINISH = f"""{_IS_OURS}
+local names = redis.call('LPOP', KEYS[2])
+if not names then return 0 end
+local token, shown = string.sub(ARGV[2], 1, 8), string.sub(ARGV[2], 9) == 'shown'
+local keys, places = unpack(cmsgpack.unpack(names))
+for number, key in ipairs(keys) do
+  local place, name = places[number], places[number] .. token
+  local page = shown and redis.call('HGET', key, name)
+  if page == '-' then
+    redis.call('HDEL', key, place, name)
+  else
+    if page then redis.call('HSET', key, place, string.sub(page, 2)) end
+    redis.call('HDEL', key, name)
   end
-  redis.call('HDEL', KEYS[number], name)
 end
-redis.call('LPOP', KEYS[2])
 return 1
 """
-_REPLACE = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+"""For some of the pages that were put, whose names the script finds itself."""
+_REPLACE = f"""{_IS_OURS}
 if ARGV[3] == '' then redis.call('HDEL', KEYS[1], ARGV[1]) else redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
 return 1
 """
@@ -88,7 +86,7 @@ class Staging:
         self._entry = os.urandom(_TOKEN_BYTES) + _HIDDEN
         self._client.hset(self.name, self._query, self._entry)  # type: ignore[arg-type]
         for keys, places, pages in some:
-            if not self._run(_PUT, keys, packed([keys, places]), packed(pages)):
+            if not self._run(_PUT, packed([keys, places]), packed(pages), keys=keys):
                 raise self._refusal
 
     def show(self, batch: "Pipeline") -> None:
@@ -110,17 +108,14 @@ class Staging:
             self._entry = bytes(entry)  # type: ignore[arg-type]
             if self._entry.endswith(_HIDDEN):
                 # From here on, whoever has put it does not show it.
-                dropped = self._entry[:_TOKEN_BYTES] + _DROPPED
-                self._client.eval(_REPLACE, 1, self.name, self._query, self._entry, dropped)  # type: ignore[arg-type]
+                self._run(_REPLACE, self._entry[:_TOKEN_BYTES] + _DROPPED)
                 continue
-            names = self._client.lindex(self._list, 0)
-            if names is None:
-                self._client.eval(_REPLACE, 1, self.name, self._query, self._entry, b"")  # type: ignore[arg-type]
-            else:
-                self._run(_FINISH, msgpack.unpackb(names, raw=True)[0], names)  # type: ignore[arg-type]
+            while self._run(_FINISH):
+                pass
+            self._run(_REPLACE, b"")
 
-    def _run(self, script: str, keys: Sequence[bytes], *arguments: bytes) -> bool:
-        """Run a script over the hashes; return whether the batch is still this driver's."""
+    def _run(self, script: str, *arguments: bytes, keys: Sequence[bytes] = ()) -> bool:
+        """Run a script; return whether the batch was still this driver's, and there was something to do."""
         names = self.name, self._list, *keys
         return bool(self._client.eval(script, len(names), *names, self._query, self._entry, *arguments))  # type: ignore[arg-type]
 

@@ -76,6 +76,7 @@ class TestRedisPages(PageContract):
         return RedisPages(place, name)
 
 
+@pytest.mark.slow
 class TestRedisPagesInParts(TestRedisPages):
     """A Redis server, where every batch is a large one, of several parts."""
 
