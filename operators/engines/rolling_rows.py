@@ -321,6 +321,8 @@ class RollingOutput(AggregateOutput):
     def table(self, emissions: Sequence[RollingRows], sequence: int = 0) -> pa.Table:
         """Return emitted rows as a table."""
         tables = [self._table(emission) for emission in emissions if len(emission.key)]
+        if len(tables) == 1:
+            return tables[0]
         return pa.concat_tables(tables) if tables else self.arrow.empty_table()
 
     def by_row(self, name: str) -> "RollingOutput":

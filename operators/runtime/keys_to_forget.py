@@ -92,7 +92,9 @@ def _array(name: str, values: Sequence[object], type_: pa.DataType | None) -> pa
     """The values as a column; of the given type, if they are values of it."""
     try:
         found = pa.array(values)
-        return found if type_ is None or not _alike(found.type, type_) else pa.array(values, type_)
+        if type_ in (None, found.type) or not _alike(found.type, type_):
+            return found
+        return pa.array(values, type_)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DefinitionError(f"key column {name!r} is {short(values[0])}: {error}") from error
 

@@ -1,7 +1,7 @@
 """Moments that users give, as ticks, and back."""
 
 from datetime import datetime, timedelta, timezone
-from typing import SupportsIndex
+from operator import index
 
 from operators.errors import DefinitionError
 
@@ -22,9 +22,10 @@ def ticks_of(moment: int | datetime, tick_us: int, name: str) -> int:
     if isinstance(moment, datetime):
         since = moment.replace(tzinfo=moment.tzinfo or timezone.utc) - _EPOCH
         return (since // timedelta(microseconds=1)) // tick_us
-    if not isinstance(moment, SupportsIndex):
-        raise DefinitionError(f"{name} must be a datetime or whole ticks, not {moment!r}")
-    return int(moment)
+    try:
+        return index(moment)
+    except TypeError:
+        raise DefinitionError(f"{name} must be a datetime or whole ticks, not {moment!r}") from None
 
 
 def moment_of(ticks: int, tick_us: int) -> datetime:

@@ -202,7 +202,7 @@ class FoundKeys:
             )
 
     def results(self, at: int) -> pa.Table:
-        """Return a row for each of those of the keys, with the results of the windows that end at a time in ticks."""
+        """Return the results of the windows that end at a time in ticks, a row for each row of the keys."""
         plan, pages = self.binding.plan, self.found.pages
         self.features.check_clock(at)
         columns, counts = self._decoded()
@@ -211,11 +211,7 @@ class FoundKeys:
         with self.binding.windows_named(), with_keys(self.keys):
             windows = plan.windows_at(entries, self.found.sums, len(self.keys), at, self.features.empty)
             results = self.binding.output.table([windows])
-        if len(self.keys) < len(self.number):
-            results = take_rows(results, self.number)
-        return pa.Table.from_arrays(
-            [*self.table.columns, *results.columns], [*self.table.column_names, *results.column_names]
-        )
+        return take_rows(results, self.number) if len(self.keys) < len(self.number) else results
 
     def open_windows(self) -> pa.Table:
         """Return the open windows of the only key, as the rows that would come out if no record followed."""

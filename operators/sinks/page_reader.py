@@ -120,9 +120,10 @@ class FeatureReader:
 
         Cost: one round trip; two for a key with several pages in a segment.
         """
-        answers = self.get_many([key], at, min_batch=min_batch, max_age=max_age)
-        row = answers.table.to_pylist()[0]
-        return Answer({name: value for name, value in row.items() if name not in key}, answers.freshness)
+        found, at_ticks, freshness = self._ask([key], at, min_batch, max_age)
+        results = found.results(at_ticks)
+        row = zip(results.column_names, results.columns, strict=True)
+        return Answer({name: column[0].as_py() for name, column in row}, freshness)
 
     def get_many(
         self,
@@ -144,7 +145,11 @@ class FeatureReader:
         Cost: one round trip; up to four if one of many keys has several pages in a segment.
         """
         found, at_ticks, freshness = self._ask(keys, at, min_batch, max_age)
-        return Answers(found.results(at_ticks), freshness)
+        given, results = found.table, found.results(at_ticks)
+        table = pa.Table.from_arrays(
+            [*given.columns, *results.columns], [*given.column_names, *results.column_names]
+        )
+        return Answers(table, freshness)
 
     def windows(
         self,
