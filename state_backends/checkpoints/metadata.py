@@ -40,6 +40,11 @@ _NOT_LOADED = (
     "Spark cannot load its own state store{0}: {1} A file was damaged or removed, or the function of foreachBatch read only "
     "some rows of a batch. Restore it from a copy of the checkpoint. Or go on without it. {2}"
 )
+_LEFT_OPEN = (
+    "Spark's own state store was left in the midst of a batch in one executor, by an attempt at a task that was cancelled or "
+    "lost, and each further attempt there fails. Nothing is damaged or lost: start the query again"
+)
+_ASSERTION, _CHANGELOG = "java.lang.AssertionError: assertion failed", "StateStoreChangelogWriter"
 _EARLIER = (
     "Save the state of {0}: write_savepoint(checkpoint, folder, batch={1}). Start with a new checkpoint and "
     "options={{'state.savepoint': folder}}, and read the sources from where the savepoint's origin says: what was written of "
@@ -191,6 +196,8 @@ def lost_state(
     if "UNCATEGORIZED" in found[0] and (cause := _innermost(text[found.end() :], causes)):
         why = f"{why}: {cause}"
     every = "\n".join([text, *causes])
+    if why.endswith(_ASSERTION) and _CHANGELOG in every:
+        return _LEFT_OPEN
     named = next((file for file in _FILE.finditer(every) if file[1]), None)
     place = checkpoint or _folder_in(every)
     way_out = (

@@ -154,7 +154,8 @@ def _explain(text: str, causes: Sequence[str], query: Any) -> str | None:
     if mark:
         return without_traces(message)
     if on_driver := [*_ON_DRIVER.finditer(text)]:
-        return without_traces(text[on_driver[-1].end() :])
+        said = text[on_driver[-1].end() :]
+        return "\n".join(filter(None, (without_traces(said), _executors_lost(said))))
     found = _not_imported(text) or _other_sources(text) or _executors_lost(text)
     found = found or _disk_full(text) or _state_lost(text, causes, query) or kafka_failed(text)
     found = found or (_REAL_TIME_MESSAGE if _REAL_TIME in text else None)

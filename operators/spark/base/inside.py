@@ -146,7 +146,7 @@ _SOURCES = re.compile(
 )
 _LOST = re.compile(
     r"ExecutorLostFailure \(executor (?P<lost>[^\s)]+)|FetchFailed\(BlockManagerId\((?P<source>[^,]+), (?P<host>[^,]+),"
-    r"|FetchFailedException|with indeterminate output|due to indeterminate"
+    r"|FetchFailedException|with indeterminate output|due to indeterminate|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 )
 _KAFKA = re.compile(
     r"(?P<lost>Some data may have been lost because they are not available in Kafka|Some of partitions in Kafka topic\(s\)"
@@ -157,6 +157,7 @@ _KAFKA = re.compile(
     r"|(?P<denied>(?:Topic|Group|Cluster|TransactionalId)AuthorizationException)"
     r"|(?P<unreachable>Timed out waiting for a node assignment|No resolvable bootstrap urls"
     r"|Expiring \d+ record\(s\) for )"
+    r'|(?P<unreported>IterableOps\.map\(scala\.Function1\)" because the return value of "scala\.Option\.get\(\)" is null)'
 )
 """What Spark's connector for Kafka, and Kafka's client, say: each group is the name of a failure."""
 APPENDED = re.compile(
@@ -207,9 +208,10 @@ def other_sources(text: str) -> tuple[int, int] | None:
 
 
 def failure_of_kafka(text: str) -> str | None:
-    """Return what the error of a query says of topics: "lost", "missing", "silent", "large", "denied", "unreachable"; or None.
+    """Return what the error of a query says of topics; None if it says nothing of them.
 
-    Where Kafka gives up on messages, it names the topic's metadata or the messages that expired, and no reason.
+    It is one of "lost", "missing", "silent", "large", "denied", "unreachable", "unreported". Where Kafka gives up on messages,
+    it names the topic's metadata or the messages that expired, and no reason.
     """
     found = _KAFKA.search(text)
     return found and found.lastgroup

@@ -17,6 +17,8 @@ _WORDS = {
     "unreachable": "no broker of Kafka answers: are they running, and can the driver and the executors reach the addresses "
     "that they advertise? A broker whose disk is full ends, and its log says so. The query goes on from its last batch once "
     "it is started again",
+    "unreported": "Spark's connector for Kafka could not report a batch, which is done: that of Spark 4.1 cannot report the "
+    "first one of a query that had ended in the midst of it (SPARK-55271). Nothing is lost: start the query again",
 }
 """By the failures that `failure_of_kafka` knows."""
 

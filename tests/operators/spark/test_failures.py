@@ -210,6 +210,44 @@ def test_a_state_store_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     assert "batch=8)" in told
 
 
+OPEN = (
+    "java.lang.AssertionError: assertion failed\n\tat scala.Predef$.assert(Predef.scala:264)\n\tat org.apache.spark.sql."
+    "execution.streaming.state.StateStoreChangelogWriterV2.writePutOrMergeRecord(StateStoreChangelog.scala:251)"
+)
+"""As Spark 4.1.4 said it, of an executor in which a task was cancelled."""
+
+
+def test_a_state_store_that_was_left_open_is_not_damaged() -> None:
+    """Another assertion may be about anything."""
+    told = str(what_failed(RuntimeError(LOADING.format(OPEN))))
+    assert told.startswith("Spark's own state store was left in the midst of a batch in one executor")
+    other = OPEN.replace("StateStoreChangelogWriterV2", "RocksDBFileManager")
+    assert "A file was damaged or removed" in str(what_failed(RuntimeError(LOADING.format(other))))
+
+
+def test_a_batch_that_kafkas_connector_cannot_report() -> None:
+    """As Spark 4.1 says it, without a trace."""
+    text = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Cannot invoke "
+        '"scala.collection.IterableOps.map(scala.Function1)" because the return value of "scala.Option.get()" is null'
+    )
+    told = str(what_failed(RuntimeError(text)))
+    assert told.startswith("Spark's connector for Kafka could not report a batch, which is done")
+
+
+def test_a_table_that_lost_what_executors_had() -> None:
+    """Delta keeps the rows of a MERGE in executors."""
+    text = (
+        'Traceback (most recent call last):\n  File "x.py", line 1, in y\noperators.sinks.interface.SinkError: batch 3 of '
+        "query 'q' was not written by DeltaSink('/t'): Py4JJavaError: An error occurred while calling o1453.sql.\n"
+        ": org.apache.spark.SparkException: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_265_0 not found!\n"
+        "\tat org.apache.spark.errors.SparkCoreErrors$.x(SparkCoreErrors.scala:100)\n"
+    )
+    said, why = str(what_failed(RuntimeError(text))).rsplit("\n", 1)
+    assert said.startswith("batch 3 of query 'q' was not written by DeltaSink('/t')")
+    assert why.startswith("executors of Spark were lost (none is named)")
+
+
 class CausedError(RuntimeError):
     """An error of Spark's, whose causes have texts of their own."""
 
