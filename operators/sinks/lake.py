@@ -33,6 +33,8 @@ _CONFLICT = re.compile(
     r"|org\.apache\.iceberg\.exceptions\.(?:ValidationException|CommitFailedException|AlreadyExistsException)"
 )
 _UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException"
+_LOST_ROWS, _LOSSES = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND", 3
+"""What Spark says where an executor was lost that had rows of a batch, and how often a batch begins anew for that."""
 _MOST_RANGES = 32
 """Ranges of days in a MERGE's condition: days that are apart are put together until there are no more."""
 _NAMELESS = (
@@ -58,11 +60,14 @@ class Merge:
         """Merge the rows of a batch into the table, unless they are in it already."""
         of = batch_of("merge_to", rows, self.query, batch)
         with in_words(f"merge_to({self.table!r})", of.query, batch):
-            source = pinned(rows, self.keys)
-            try:
-                self._write(rows.sparkSession, source, of)
-            finally:
-                source.unpin()
+            with_all_rows(lambda: self._pinned(rows, of))
+
+    def _pinned(self, rows: "DataFrame", batch: "Batch") -> None:
+        source = pinned(rows, self.keys)
+        try:
+            self._write(rows.sparkSession, source, batch)
+        finally:
+            source.unpin()
 
     def _write(self, spark: "SparkSession", source: Pinned, batch: "Batch") -> None:
         table, exists = lake_table(spark, self.table, self.format)
@@ -245,6 +250,23 @@ def retried(act: Callable[[], Any]) -> Any:
                 raise
             time.sleep(wait * (1 + random.random()))  # noqa: S311 - no secret
     return act()
+
+
+def with_all_rows(write: Callable[[], None]) -> None:
+    """Compute the rows of a batch and write them; begin anew with all of them where executors were lost that had some.
+
+    Rows of two computations may differ, so that none are computed alone.
+    """
+    for _ in range(_LOSSES):
+        try:
+            return write()
+        except Exception as error:
+            if _LOST_ROWS not in str(error):
+                raise
+            _LOG.warning(
+                "executors were lost that had rows of a batch: all its rows are computed again, and written"
+            )
+    return write()
 
 
 def prepared(table: LakeTable, fields: "Sequence[StructField]", *, add_columns: bool) -> bool:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from operators.errors import DefinitionError
 from operators.sinks.fingerprints import fingerprint_of
 from operators.sinks.interface import SinkError
-from operators.sinks.lake import Batch, Format, batch_of, check_arguments, prepared, retried, write_once
+from operators.sinks.lake import (
+    Batch,
+    Format,
+    batch_of,
+    check_arguments,
+    prepared,
+    retried,
+    with_all_rows,
+    write_once,
+)
 from operators.sinks.lake_rows import DAY, day_of, fingerprint_of_frame, flat_columns
 from operators.sinks.lake_tables import LakeTable, lake_table
 from operators.sinks.upsert import in_words
@@ -35,12 +44,16 @@ class Append:
             raise DefinitionError(
                 "the rows have the column 'change', so that later ones replace earlier ones: use merge_to, or emit('on_close')"
             )
+        plain = rows.select(*(column.alias(name) for name, column in columns.items()))
         with in_words(f"append_to({self.table!r})", of.query, batch):
-            frame = rows.select(*(column.alias(name) for name, column in columns.items())).localCheckpoint()
-            try:
-                self._write(frame, of)
-            finally:
-                unpin(frame)
+            with_all_rows(lambda: self._pinned(plain, of))
+
+    def _pinned(self, rows: "DataFrame", batch: Batch) -> None:
+        frame = rows.localCheckpoint()
+        try:
+            self._write(frame, batch)
+        finally:
+            unpin(frame)
 
     def _write(self, frame: "DataFrame", batch: Batch) -> None:
         table, exists = lake_table(frame.sparkSession, self.table, self.format)

@@ -19,16 +19,16 @@ from tests.patience import ENVIRONMENT, files, wait_until
 
 @pytest.mark.kill
 def test_an_executor_that_is_lost_in_mid_merge(tmp_path: Path) -> None:
-    """The batch fails, and its rows are not computed anew; when it comes again, all rows are of one computation."""
+    """All rows of the batch are computed anew, none alone, and written."""
     command = [sys.executable, "-m", "tests.lake.lost_executor", str(tmp_path)]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False
     )
     assert 0 == done.returncode, done.stderr[-4_000:]
     for format_, found in zip(FORMATS, json.loads((tmp_path / "found.json").read_text()), strict=True):
-        assert found["errors"], found
-        assert [0] == found["anew"]
-        assert [found["batch"] - 1] == found["before"]
+        assert found["anew"][-1] >= PARTS, found
+        assert {0} >= {*found["anew"][:-1]}
+        assert [found["batch"]] == found["there"]
         rows = place_of(tmp_path, format_, "lost").table().to_pylist()
         assert [*range(ROWS)] == sorted(row["id"] for row in rows)
         assert {found["batch"]} == {row["batch"] for row in rows}
