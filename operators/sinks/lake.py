@@ -18,7 +18,7 @@ from operators.sinks.interface import SinkError, WrittenBatch
 from operators.sinks.lake_rows import DAY, Pinned, day_of, pinned
 from operators.sinks.lake_tables import KEYS, LakeTable, Note, check_format, check_table_name, lake_table
 from operators.sinks.upsert import OTHER_NAME, check_query, check_repeated, in_words
-from operators.spark.base.inside import java_classes, query_id
+from operators.spark.base.inside import has_lost_rows, java_classes, query_id
 from operators.spark.base.quoting import quote
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ _CONFLICT = re.compile(
     r"|org\.apache\.iceberg\.exceptions\.(?:ValidationException|CommitFailedException|AlreadyExistsException)"
 )
 _UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException"
-_LOST_ROWS, _LOSSES = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND", 3
-"""What Spark says where an executor was lost that had rows of a batch, and how often a batch begins anew for that."""
+_LOSSES = 3
+"""How often a batch begins anew since executors were lost."""
 _MOST_RANGES = 32
 """Ranges of days in a MERGE's condition: days that are apart are put together until there are no more."""
 _NAMELESS = (
@@ -261,7 +261,7 @@ def with_all_rows(write: Callable[[], None]) -> None:
         try:
             return write()
         except Exception as error:
-            if _LOST_ROWS not in str(error):
+            if not has_lost_rows(error):
                 raise
             _LOG.warning(
                 "executors were lost that had rows of a batch: all its rows are computed again, and written"

@@ -144,9 +144,11 @@ DEAD_WORKER = "Python worker exited unexpectedly"
 _SOURCES = re.compile(
     r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources requested by the query"
 )
+_LOST_ROWS = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+"""The name of Spark's error where executors have gone that had rows of a frame."""
 _LOST = re.compile(
     r"ExecutorLostFailure \(executor (?P<lost>[^\s)]+)|FetchFailed\(BlockManagerId\((?P<source>[^,]+), (?P<host>[^,]+),"
-    r"|FetchFailedException|with indeterminate output|due to indeterminate|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+    r"|FetchFailedException|with indeterminate output|due to indeterminate|" + _LOST_ROWS
 )
 _KAFKA = re.compile(
     r"(?P<lost>Some data may have been lost because they are not available in Kafka|Some of partitions in Kafka topic\(s\)"
@@ -225,6 +227,11 @@ def lost_executors(text: str) -> set[str] | None:
     return {
         one["lost"] or f"{one['source']} on {one['host']}" for one in found if one["lost"] or one["source"]
     }
+
+
+def has_lost_rows(error: BaseException) -> bool:
+    """Return whether an error is that executors were lost which had rows of a frame after `localCheckpoint`."""
+    return _LOST_ROWS in str(error)
 
 
 def loggers_of_errors() -> list[logging.Logger]:

@@ -300,6 +300,7 @@ TEXTS = [
     (b"ExecutorLostFailure (executor ", "what_failed, for lost executors"),
     (b"FetchFailed(", "what_failed, for lost executors"),
     (b"Python worker exited unexpectedly", "what_failed, for a worker that died"),
+    (b"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND", "merge_to, where an executor is lost that had rows"),
 ]
 
 
@@ -320,6 +321,9 @@ def test_the_texts_are_those_that_are_looked_for() -> None:
     fetch = "FetchFailed(BlockManagerId(7, 10.0.0.1, 7337, None), shuffleId=1, ..."
     assert {"7 on 10.0.0.1"} == inside.lost_executors(fetch)
     assert inside.lost_executors("anything else") is None
+    gone = RuntimeError("[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_265_0 not found!")
+    assert inside.has_lost_rows(gone)
+    assert not inside.has_lost_rows(RuntimeError("anything else"))
     topic = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition."
     assert "missing" == inside.failure_of_kafka(topic)
     assert inside.failure_of_kafka("anything else") is None
