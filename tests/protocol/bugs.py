@@ -186,8 +186,8 @@ BUGS = (
     _bug(
         0,
         "what the process asks of the journal is answered with nothing",
-        "process.send(encode_blob(self._journal.get(answer.name)))",
-        "process.send(encode_blob(None))",
+        "return encode_blob(self._journal.get(name))",
+        "return encode_blob(None)",
         "executors",
     ),
 )

@@ -118,7 +118,8 @@ def test_a_process_ends_with_its_parent(end: str) -> None:
             parent = Parent(parent.number, "1")
         with begun("_LOOK_S", parent) as process:
             assert process.stdout is not None
-            assert process.stdout.readline()
+            # Without a parent from the start, it may end before it has told its name.
+            assert process.stdout.readline() or not end.startswith("killed")
             if end.startswith("killed"):
                 executor.kill()
             if end == "killed":
