@@ -11,7 +11,7 @@ from operators.runtime.page_places import KEY_COLUMNS
 from operators.sinks.interface import Changes, SinkError, WrittenBatch
 from operators.sinks.page_connection import ConnectedFinder
 from operators.sinks.pages import FoundPage, PageFinder, PageTable, Wanted
-from operators.sinks.redis_staging import Staging, current, packed, staged_name
+from operators.sinks.redis_staging import Part, Staging, current, packed, shown_tokens, staged_name
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -32,8 +32,6 @@ for number, key in ipairs(KEYS) do
 end
 """
 """Puts pages into hashes, or takes them out. A command for each page takes the driver three times as long."""
-_Part = tuple[list[bytes], list[bytes], list[bytes]]
-"""Hashes, places and pages; no pages for those that are to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,7 @@ class RedisPages(PageTable):
             )
 
         def act(batch: "Pipeline") -> bool:
-            last = self._noted(batch.hget(self._batches, changes.query))
-            if last is not None and last.number >= changes.batch:
+            if self._has(batch, changes):
                 return False
             if large:
                 staging.check(batch)
@@ -105,19 +102,31 @@ class RedisPages(PageTable):
             staging = Staging(client, self.table, changes.query)
             staging.finish()
             large = changes.deletes.num_rows + changes.upserts.num_rows > self.at_once
+            watched = [self._batches]
             if large:
-                last = self._noted(client.hget(self._batches, changes.query))
-                if last is not None and last.number >= changes.batch:
+                if self._has(client, changes):
                     return False
                 staging.put(_parts(self, changes))
+                watched.append(staging.name)
             # Begun again when another query has noted a batch in between.
-            written = client.transaction(act, self._batches, staging.name, value_from_callable=True)  # type: ignore[arg-type]
-            staging.finish()
+            written = client.transaction(act, *watched, value_from_callable=True)  # type: ignore[arg-type]
+            if large:
+                staging.finish()
             return bool(written)
 
     def last_batch(self, query: str) -> WrittenBatch | None:
         with self._client() as client:
-            return self._noted(client.hget(self._batches, query))
+            return self._last(client, query)
+
+    def _last(self, client: "Redis", query: str) -> WrittenBatch | None:
+        """The query's last batch, over a connection or a transaction that has not begun."""
+        data: Any = client.hget(self._batches, query)
+        return None if data is None else WrittenBatch(*_NOTED.unpack(data))
+
+    def _has(self, client: "Redis", changes: Changes) -> bool:
+        """Whether the table has this batch of the query, or a later one."""
+        last = self._last(client, changes.query)
+        return last is not None and last.number >= changes.batch
 
     def finder(self) -> AbstractContextManager[PageFinder]:
         return closing(_Finder(self))
@@ -137,10 +146,6 @@ class RedisPages(PageTable):
     @property
     def _batches(self) -> str:
         return f"{self.table}:batches"
-
-    @staticmethod
-    def _noted(data: Any) -> WrittenBatch | None:
-        return None if data is None else WrittenBatch(*_NOTED.unpack(data))
 
     @contextmanager
     def _client(self) -> Iterator["Redis"]:
@@ -205,7 +210,8 @@ class _Finder(ConnectedFinder):
             for key in keys:
                 together.hgetall(key)
             staged, *hashes = together.execute()
-        found = {key: current(fields, staged, _PLACE.size) for key, fields in zip(keys, hashes, strict=True)}
+        shown = shown_tokens(staged)
+        found = {key: current(fields, shown, _PLACE.size) for key, fields in zip(keys, hashes, strict=True)}
         return [
             FoundPage(number, segment, start, page)
             for number, one in enumerate(wanted)
@@ -236,7 +242,7 @@ def _key(table: str, edition: int, bucket: int, key: bytes) -> bytes:
     return f"{table}:{edition}:{bucket}:".encode() + key
 
 
-def _parts(pages: RedisPages, changes: Changes) -> Iterator[_Part]:
+def _parts(pages: RedisPages, changes: Changes) -> Iterator[Part]:
     """What a batch changes, some rows at a time."""
     step = min(max(pages.at_once, 1), _SOME)
     for rows in (changes.deletes, changes.upserts):

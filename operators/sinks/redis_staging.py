@@ -6,7 +6,7 @@ killed meanwhile is shown or not, as a whole; the next batch of the query finish
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgpack
@@ -52,6 +52,8 @@ _REPLACE = f"""{_IS_OURS}
 if ARGV[3] == '' then redis.call('HDEL', KEYS[1], ARGV[1]) else redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
 return 1
 """
+Part = tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]
+"""Hashes, places and pages of some rows; no pages for those that are to be removed."""
 
 
 class Staging:
@@ -74,18 +76,15 @@ class Staging:
         """The name of the hash that has a token for each query, and whether its pages are shown."""
         return staged_name(self._table)
 
-    def put(self, some: Iterable[tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]]) -> None:
+    def put(self, parts: Iterable[Part]) -> None:
         """Put pages beside those that they replace.
-
-        Args:
-            some: hashes, places and pages; no pages for those that are to be removed.
 
         Raises:
             SinkError: another driver has gone on with the query.
         """
         self._entry = os.urandom(_TOKEN_BYTES) + _HIDDEN
         self._client.hset(self.name, self._query, self._entry)  # type: ignore[arg-type]
-        for keys, places, pages in some:
+        for keys, places, pages in parts:
             if not self._run(_PUT, packed([keys, places]), packed(pages), keys=keys):
                 raise self._refusal
 
@@ -137,19 +136,23 @@ def staged_name(table: str) -> str:
     return f"{table}:staged"
 
 
+def shown_tokens(entries: Iterable[bytes]) -> set[bytes]:
+    """Return what the names of pages end in that wait and are shown, from the values of the hash of what is on its way."""
+    return {entry[:_TOKEN_BYTES] for entry in entries if entry.endswith(_SHOWN)}
+
+
 def current(
-    fields: Mapping[bytes, bytes], entries: Iterable[bytes], place_bytes: int
+    fields: Mapping[bytes, bytes], shown: Collection[bytes], place_bytes: int
 ) -> Mapping[bytes, bytes]:
     """Return the pages of a hash by their places, as of the last batch that is shown.
 
     Args:
         fields: all of the hash.
-        entries: the values of the hash of what is on its way.
+        shown: the tokens that are shown.
         place_bytes: the bytes of a place.
     """
-    shown = {entry[:_TOKEN_BYTES] for entry in entries if entry.endswith(_SHOWN)}
     pages = {place: page for place, page in fields.items() if len(place) == place_bytes}
-    for name, page in fields.items() if len(pages) < len(fields) else ():
+    for name, page in fields.items() if shown else ():
         place, token = name[:place_bytes], name[place_bytes:]
         if token in shown and page == b"-":
             pages.pop(place, None)
