@@ -83,7 +83,8 @@ class Staging:
             SinkError: another driver has gone on with the query.
         """
         self._entry = os.urandom(_TOKEN_BYTES) + _HIDDEN
-        self._client.hset(self.name, self._query, self._entry)  # type: ignore[arg-type]
+        if not self._client.hsetnx(self.name, self._query, self._entry):  # type: ignore[arg-type]
+            raise self._refusal  # What it has put would be under a token that nobody knows any more.
         for keys, places, pages in parts:
             if not self._run(_PUT, packed([keys, places]), packed(pages), keys=keys):
                 raise self._refusal

@@ -165,6 +165,25 @@ def test_of_two_drivers_one_is_refused(parts: int, url: str) -> None:
     assert [] == left(url)
 
 
+def test_a_driver_that_begins_beside_another_is_refused(url: str) -> None:
+    """It looked before the other one began. The other one goes on, and nothing is left of either."""
+    pages(url).write(batch(0))
+    keys = [b"t:1:0:k%d" % key for key in range(KEYS)]
+    with redis.Redis.from_url(url) as client:
+        first, second = (Staging(client, "t", "one") for _ in range(2))
+
+        def some() -> Iterator[tuple[list[bytes], list[bytes], list[bytes]]]:
+            yield keys[:9], [bytes(16)] * 9, [b"1"] * 9
+            with pytest.raises(SinkError, match="another driver writes the batches of query one"):
+                second.put([(keys, [bytes(16)] * KEYS, [b"2"] * KEYS)])
+            yield keys[9:], [bytes(16)] * (KEYS - 9), [b"1"] * (KEYS - 9)
+
+        first.put(some())
+        first.finish()
+    assert expected(0) == found(url)
+    assert [] == left(url)
+
+
 def test_what_is_being_taken_out_is_not_shown(url: str) -> None:
     """A driver that goes on, when another one has begun to take out what it had put: it shows all of it, or is refused."""
     outcomes = set()
